@@ -1,0 +1,76 @@
+# LM Warden Appliance. `make help` lists the targets. Every target says what it is doing; times are for two quiet cores.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+FLAVOUR ?= production
+export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
+
+.PHONY: help run demo test lint unit deny graph engine model assets packs image vm check-slice docs-check clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 10; warm: under 5 s)
+	@agent/dev/deps.sh run
+	@$(MAKE) --no-print-directory assets
+	@echo "run: building the agent (about 3 minutes the first time)"
+	@$(CARGO) build --quiet -p warden-agent
+	@exec agent/dev/run.sh
+
+demo: ## the setup wizard's steps by API against a running `make run`, then a chat answer
+	@python3 agent/dev/demo.py
+
+assets: ## page assets from the npm registry, by lock file and hash, into target/web-assets
+	@web/assets/fetch.sh
+
+engine: ## the genuine llama-server of llama.cpp (about 5 minutes, cached outside the tree)
+	@agent/dev/deps.sh run
+	@image/packs/llama.cpp/build.sh
+
+model: ## the small chat model (93 MB, cached outside the tree)
+	@agent/dev/model.sh
+
+test: ## everything of the README's promise: lint, unit and integration tests with the real engine
+	@agent/dev/deps.sh run
+	@agent/dev/deps.sh check
+	@$(MAKE) --no-print-directory assets engine lint unit graph
+
+lint: assets ## formatting, clippy, file sizes
+	@echo "lint: formatting"; $(CARGO) fmt --all --check
+	@echo "lint: clippy (about 2 minutes the first time)"; $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	@tests/lint/house.sh
+
+unit: assets ## unit and integration tests (real llama.cpp with a tiny generated model)
+	@echo "unit: building and running the tests (about 4 minutes the first time)"
+	@if command -v cargo-nextest >/dev/null; then $(CARGO) nextest run --workspace --no-fail-fast; else $(CARGO) test --workspace --no-fail-fast; fi
+
+deny: ## licences, sources and duplicate crates
+	@command -v cargo-deny >/dev/null || { echo "deny: installing cargo-deny (several minutes)"; $(CARGO) install --quiet --locked cargo-deny@0.20.2; }
+	@$(CARGO) deny check bans licenses sources
+
+graph: ## the crate graph must be the committed one; a new arrow is a decision
+	@tests/lint/graph.sh
+
+image: ## the UEFI disk image (FLAVOUR=production|test; cold about 6 min with the release build, warm about 20 s)
+	@agent/dev/deps.sh image
+	@$(MAKE) --no-print-directory assets engine
+	@$(CARGO) run --quiet -p warden-image -- image --flavour $(FLAVOUR)
+
+packs: ## the signed llama.cpp engine pack
+	@agent/dev/deps.sh image
+	@$(MAKE) --no-print-directory engine
+	@$(CARGO) run --quiet -p warden-image -- packs
+
+vm: ## builds the image and boots it in QEMU; console on http://127.0.0.1:18080/ui/
+	@$(MAKE) --no-print-directory image
+	@$(CARGO) run --quiet -p warden-image -- vm --flavour $(FLAVOUR)
+
+check-slice: ## the acceptance list tests/accept/slice.toml; SABOTAGE=id runs one deliberate break, which must fail
+	@agent/dev/deps.sh check
+	@agent/dev/deps.sh image
+	@$(CARGO) build --quiet -p warden-agent -p warden-check
+	@target/debug/warden-check slice $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
+
+clean: ## removes target/ (caches outside the tree stay)
+	@rm -rf target

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# `make run`: the agent, a real CPU engine and a small real model on this machine. Ctrl-C stops everything started here.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+HERE=agent/dev
+CACHE=${WARDEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lm-warden}
+RUN=$(realpath -m "${WARDEN_RUN_DIR:-target/run}")
+PORT=${WARDEN_PORT:-8080}
+BIN=${CARGO_TARGET_DIR:-target}/debug/warden-agent
+
+mkdir -p "$RUN/data/models" "$RUN/state"
+model=$($HERE/model.sh)
+if [ ! -f "$RUN/data/models/$(basename "$model")" ]; then
+  ln "$model" "$RUN/data/models/" 2>/dev/null || cp "$model" "$RUN/data/models/"
+fi
+
+# Unix socket paths hold 107 bytes: sockets of a deep checkout go to a short folder of their own.
+runtime=$RUN/runtime
+if [ ${#runtime} -gt 60 ]; then runtime=${TMPDIR:-/tmp}/lm-warden-$(id -u)-$(printf %s "$RUN" | sha256sum | cut -c1-8); fi
+mkdir -p "$runtime" && chmod 700 "$runtime"
+cat >"$RUN/agent.toml" <<TOML
+profile = "dev"
+listen = "127.0.0.1:$PORT"
+state_dir = "$RUN/state"
+data_dir = "$RUN/data"
+engines_dir = "$CACHE/engines"
+runtime_dir = "$runtime"
+stop_engines_on_exit = true
+drain_seconds = 5
+TOML
+
+engine_pid=
+agent_pid=
+finish() {
+  trap - INT TERM EXIT
+  [ -n "$engine_pid" ] && kill -TERM -- "-$engine_pid" 2>/dev/null || true
+  if [ -n "$agent_pid" ]; then
+    kill -TERM "$agent_pid" 2>/dev/null || true
+    wait "$agent_pid" 2>/dev/null || true
+  fi
+  echo "run: stopped"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Its own process group (-m), so that stopping it reaches the compilers too. When the engine is cached this ends at once.
+set -m
+image/packs/llama.cpp/build.sh </dev/null &
+engine_pid=$!
+"$BIN" --config "$RUN/agent.toml" </dev/null &
+agent_pid=$!
+set +m
+echo "run: starting (Ctrl-C stops agent and engines); state is kept in $RUN"
+status=0
+wait "$agent_pid" || status=$?
+agent_pid=
+exit "$status"

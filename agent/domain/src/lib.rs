@@ -1,0 +1,20 @@
+//! The language every room of the agent speaks: ids, units, documents and the ports (traits) through which rooms meet.
+//!
+//! In: nothing. Out: plain values and traits. This crate never opens a file, a socket or a database; the only outside facts it
+//! takes are the wall clock (`clock`) and random bytes (`ids`), each in one place so that decisions elsewhere stay exact.
+
+pub mod access;
+pub mod change;
+pub mod clock;
+pub mod engine;
+pub mod ids;
+pub mod key;
+pub mod model;
+pub mod problem;
+pub mod replica;
+pub mod secret;
+pub mod units;
+pub mod usage;
+
+pub use problem::{Problem, ProblemKind};
+pub use secret::Secret;

@@ -1,0 +1,81 @@
+//! Replicas as the gateway sees them, and the port through which models are loaded and unloaded.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+
+use crate::{
+    Problem,
+    ids::{ModelId, ReplicaId},
+    model::ModelState,
+    units::Tokens,
+};
+
+/// Where an engine listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// A Unix socket: the rule.
+    Unix(PathBuf),
+    /// A loopback port, for engines that cannot use a Unix socket.
+    Loopback(SocketAddr),
+}
+
+/// A replica that answers now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Stable id.
+    pub id: ReplicaId,
+    /// Launch identity of the process behind it.
+    pub launch: String,
+    /// Where to send.
+    pub endpoint: Endpoint,
+}
+
+/// A model that answers now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedModel {
+    /// The registered model.
+    pub id: ModelId,
+    /// The name clients use.
+    pub served_name: String,
+    /// Context window per request, when the engine said so.
+    pub context: Option<Tokens>,
+    /// When it was registered, in seconds since the epoch (`created` of `/v1/models`).
+    pub created: i64,
+    /// Its live replicas; never empty.
+    pub replicas: Vec<Replica>,
+}
+
+/// The snapshot the gateway places by: served name -> model. Swapped as a whole by serving.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaTable {
+    /// By served name.
+    pub models: BTreeMap<String, ServedModel>,
+}
+
+/// Desired against observed, as the api and the gateway use it.
+#[async_trait]
+pub trait Serving: Send + Sync {
+    /// The snapshot for the hot path. Never waits.
+    fn table(&self) -> Arc<ReplicaTable>;
+
+    /// State of every model that was ever asked for; a registered model that is not in the map is stopped. Never waits.
+    fn states(&self) -> Arc<BTreeMap<ModelId, ModelState>>;
+
+    /// Wants the model running; returns once that is recorded, not once it runs. `NotFound`, `BadModelFile`, `Conflict` (already
+    /// running or loading), `EngineUnavailable` (no engine of its kind is installed), `DiskFull`.
+    async fn load(&self, id: &ModelId) -> Result<(), Problem>;
+
+    /// Wants it stopped: new requests are refused, running ones get up to 30 s, then the engine is stopped. Also cancels a load.
+    /// `NotFound` when the model does not exist; stopping a stopped model is fine.
+    async fn unload(&self, id: &ModelId) -> Result<(), Problem>;
+
+    /// The last lines of the engine's log, oldest first; empty when it never ran.
+    async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem>;
+}
+
+/// How many requests the gateway has in flight on a replica; serving waits for zero when it drains.
+pub trait InFlight: Send + Sync {
+    /// Requests of this model that are not finished yet.
+    fn of_model(&self, id: &ModelId) -> usize;
+}

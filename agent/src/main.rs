@@ -1,0 +1,55 @@
+//! `warden-agent`: reads its configuration, wires the rooms and runs until it is told to stop.
+
+mod config;
+mod console_socket;
+mod listeners;
+mod logging;
+mod status;
+mod wiring;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+
+/// The agent of the LM Warden appliance.
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    /// Configuration file (TOML); defaults suit a dev machine.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Read and check the configuration, say what it means, and exit.
+    #[arg(long)]
+    check_config: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let config = match config::Config::load(cli.config.as_deref(), |name| std::env::var(name).ok()) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("warden-agent: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if cli.check_config {
+        println!("{config:#?}");
+        return ExitCode::SUCCESS;
+    }
+    logging::start(config.profile);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("warden-agent: cannot start worker threads: {error}. Free some memory or raise the process limit.");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(wiring::run(config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("warden-agent: {}", problem.full_text());
+            tracing::error!(code = problem.kind.code(), "{}", problem.full_text());
+            ExitCode::FAILURE
+        }
+    }
+}

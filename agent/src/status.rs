@@ -1,0 +1,142 @@
+//! What the local screen shows: one small document, made on request from the ports.
+//!
+//! Pure assembly; whoever can open the local socket stands at the box (file permissions), so the claim code may be in it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use serde::Serialize;
+use warden_domain::{
+    access::Accounts,
+    model::{Registry, StateWord},
+    replica::Serving,
+};
+
+/// The document; the shape is shared with `warden-console`.
+#[derive(Debug, Serialize)]
+pub struct LocalStatus {
+    name: String,
+    version: &'static str,
+    addresses: Vec<IpAddr>,
+    console_urls: Vec<String>,
+    claim_code: Option<String>,
+    health: &'static str,
+    sentences: Vec<String>,
+    models: Vec<LocalModel>,
+}
+
+/// One model line of the local screen.
+#[derive(Debug, Serialize)]
+pub struct LocalModel {
+    name: String,
+    state: &'static str,
+}
+
+/// Where the facts come from.
+#[derive(Clone)]
+pub struct StatusSource {
+    /// For the claim code.
+    pub accounts: Arc<dyn Accounts>,
+    /// For the models' names.
+    pub registry: Arc<dyn Registry>,
+    /// For their states.
+    pub serving: Arc<dyn Serving>,
+    /// Port the console answers on.
+    pub port: u16,
+    /// True when only loopback is bound; no other address is then shown.
+    pub loopback_only: bool,
+    /// Version of the agent.
+    pub version: &'static str,
+}
+
+impl StatusSource {
+    /// Gathers the document. A part that cannot be read becomes a sentence, never an invented value.
+    pub async fn read(&self) -> LocalStatus {
+        let mut sentences = Vec::new();
+        let claim_code = match self.accounts.claim_code().await {
+            Ok(code) => code.map(|code| code.expose().clone()),
+            Err(problem) => {
+                sentences.push(problem.full_text());
+                None
+            }
+        };
+        let mut models = Vec::new();
+        match self.registry.list().await {
+            Ok(list) => {
+                let states = self.serving.states();
+                for model in list {
+                    let state = states.get(&model.id);
+                    let word = state.map_or(StateWord::Stopped, |s| s.state);
+                    if let (StateWord::Failed, Some(reason)) = (word, state.and_then(|s| s.reason.as_ref())) {
+                        sentences.push(format!("{}: {}", model.config.served_name, reason.message));
+                    }
+                    models.push(LocalModel { name: model.config.served_name, state: word.as_str() });
+                }
+            }
+            Err(problem) => sentences.push(problem.full_text()),
+        }
+        let addresses = if self.loopback_only { vec![IpAddr::from([127, 0, 0, 1])] } else { own_addresses() };
+        if addresses.is_empty() {
+            sentences.push("No network address yet. Check the cable and the DHCP server.".into());
+        }
+        LocalStatus {
+            name: host_name(),
+            version: self.version,
+            console_urls: addresses.iter().map(|ip| url(*ip, self.port)).collect(),
+            addresses,
+            claim_code,
+            health: if sentences.is_empty() { "ok" } else { "degraded" },
+            sentences,
+            models,
+        }
+    }
+}
+
+/// The console's URL at an address.
+#[must_use]
+pub fn url(ip: IpAddr, port: u16) -> String {
+    match ip {
+        IpAddr::V4(ip) => format!("http://{ip}:{port}/ui/"),
+        IpAddr::V6(ip) => format!("http://[{ip}]:{port}/ui/"),
+    }
+}
+
+/// Addresses of this host that others can use: no loopback, no link-local.
+#[must_use]
+pub fn own_addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let mut found: Vec<IpAddr> = interfaces
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+                (Some(v4), _) => IpAddr::from(v4.ip()),
+                (_, Some(v6)) => IpAddr::from(v6.ip()),
+                _ => return None,
+            };
+            let link_local = match ip {
+                IpAddr::V4(ip) => ip.is_link_local(),
+                IpAddr::V6(ip) => (ip.segments()[0] & 0xffc0) == 0xfe80,
+            };
+            (!ip.is_loopback() && !link_local).then_some(ip)
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The host's name, or `lm-warden` when it has none.
+#[must_use]
+pub fn host_name() -> String {
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).filter(|name| !name.is_empty()).unwrap_or_else(|| "lm-warden".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_console_url_can_be_typed_into_a_browser() {
+        assert_eq!(url("fd00::1".parse().unwrap(), 8080), "http://[fd00::1]:8080/ui/");
+        assert_eq!(url("10.0.2.15".parse().unwrap(), 8080), "http://10.0.2.15:8080/ui/");
+    }
+}

@@ -1,0 +1,221 @@
+//! Start order and shutdown: makes the rooms, joins them through their ports, serves, and takes everything down in order.
+//!
+//! No decision of any room is made here.
+
+use std::{net::IpAddr, os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time::Duration};
+
+use axum::Router;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
+use warden_access::{Access, http::HostRules};
+use warden_domain::{Problem, change::Changes, engine::Engines};
+use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
+use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
+use warden_models::{Models, ModelsConfig};
+use warden_serving::{ServingParts, ServingRoom};
+use warden_store::Store;
+
+use crate::{
+    config::{Config, Listen, Profile},
+    console_socket, listeners,
+    status::{self, StatusSource},
+};
+
+/// Version of the agent, as shown everywhere.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Runs the agent until SIGTERM or SIGINT, then drains and returns.
+///
+/// # Errors
+/// What kept it from starting, as a sentence with the way out.
+pub async fn run(config: Config) -> Result<(), Problem> {
+    for dir in [&config.state_dir, &config.data_dir, &config.models_dir(), &config.runtime_dir] {
+        make_dir(dir)?;
+    }
+    let sockets = listeners::open(&config.listen)?;
+    let changes = Changes::new();
+    let store = Store::open(&config.state_dir)?;
+    let ledger = store.ledger(&changes);
+    let access = Access::open(store.clone(), changes.clone()).await?;
+    let models = Models::new(
+        store.clone(),
+        ModelsConfig { models_dir: config.models_dir(), allowed_roots: config.model_roots.clone() },
+        changes.clone(),
+    );
+    let engines = engines(&config, &changes)?;
+    let flights = FlightTable::new();
+    let serving = ServingRoom::start(ServingParts {
+        store: store.clone(),
+        registry: models.clone(),
+        engines: engines.clone(),
+        flights: flights.clone(),
+        changes: changes.clone(),
+    })
+    .await?;
+    models.watch_serving(serving.clone());
+    let gateway = Gateway::new(
+        GatewayParts { keys: access.clone(), serving: serving.clone(), ledger: ledger.clone(), flights },
+        GatewayLimits::default(),
+    );
+
+    let address = sockets.first().and_then(|s| s.local_addr().ok());
+    let source = StatusSource {
+        accounts: access.clone(),
+        registry: models.clone(),
+        serving: serving.clone(),
+        port: address.map_or(8080, |a| a.port()),
+        loopback_only: address.is_some_and(|a| a.ip().is_loopback()),
+        version: VERSION,
+    };
+    let router = router(&config, &access, &models, &serving, &engines, &changes, &gateway);
+    let (stop, stopped) = watch::channel(false);
+    let (cut, cut_seen) = watch::channel(false);
+    let mut servers = JoinSet::new();
+    for socket in sockets {
+        servers.spawn(listeners::serve_tcp(socket, router.clone(), stopped.clone(), cut_seen.clone()));
+    }
+    let local = console_socket::open(&config.runtime_dir)?;
+    servers.spawn(listeners::serve_unix(local, console_socket::router(source.clone()), stopped.clone(), cut_seen.clone()));
+    announce(&config, &source).await;
+    let watchdog = tokio::spawn(pet_watchdog());
+
+    wait_for_end().await?;
+    tracing::info!("stopping: no new connections; requests in flight may finish");
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    let _ = stop.send(true);
+    gateway.drain(config.drain).await;
+    // What is still open now are pages' event streams and idle connections.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let _ = cut.send(true);
+    while servers.join_next().await.is_some() {}
+    watchdog.abort();
+    serving.shutdown(config.stop_engines_on_exit).await;
+    ledger.flush().await;
+    store.close().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Problem> {
+    Ok(match config.profile {
+        Profile::Dev => ProcessEngines::new(
+            ProcessConfig {
+                engines_dir: config.engines_dir.clone(),
+                runtime_dir: config.runtime_dir.clone(),
+                log_dir: config.data_dir.join("logs"),
+            },
+            changes.clone(),
+        )?,
+        Profile::Appliance => SystemdEngines::new(
+            SystemdConfig {
+                packs_dir: config.data_dir.join("packs"),
+                launch_dir: "/run/warden/launch".into(),
+                engine_runtime_dir: "/run/warden-engine".into(),
+            },
+            changes.clone(),
+        ),
+    })
+}
+
+#[allow(clippy::too_many_arguments, reason = "wiring names every room once")]
+fn router(
+    config: &Config,
+    access: &Arc<Access>,
+    models: &Arc<Models>,
+    serving: &Arc<ServingRoom>,
+    engines: &Arc<dyn Engines>,
+    changes: &Changes,
+    gateway: &Arc<Gateway>,
+) -> Router {
+    let api = warden_api::router(warden_api::ApiParts {
+        accounts: access.clone(),
+        keys: access.clone(),
+        registry: models.clone(),
+        serving: serving.clone(),
+        engines: engines.clone(),
+        changes: changes.clone(),
+        gateway: gateway.clone(),
+        version: VERSION,
+    });
+    let web = warden_web::router(warden_web::WebParts {
+        accounts: access.clone(),
+        keys: access.clone(),
+        registry: models.clone(),
+        serving: serving.clone(),
+        engines: engines.clone(),
+        changes: changes.clone(),
+        version: VERSION,
+        dev: config.profile == Profile::Dev,
+        profile: match config.profile {
+            Profile::Dev => "dev",
+            Profile::Appliance => "appliance",
+        },
+    });
+    let hosts = HostRules {
+        names: config.host_names.clone(),
+        any_loopback: true,
+        own_addresses: Arc::new(|ip: IpAddr| ip.is_loopback() || status::own_addresses().contains(&ip)),
+    };
+    let console = warden_access::http::protect(api.merge(web), access.clone(), hosts);
+    Router::new().merge(gateway.router()).merge(console).layer(CatchPanicLayer::custom(panicked)).layer(TraceLayer::new_for_http())
+}
+
+/// A panic is a defect of ours; the caller still gets a sentence and the process goes on.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+    let body = r#"{"detail":{"error_code":"internal","message":"The agent hit a fault of its own while answering; it goes on. The log has the details."}}"#;
+    let mut response = axum::response::Response::new(axum::body::Body::from(body));
+    *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Says on standard output where the console is; on the appliance the local screen does that.
+async fn announce(config: &Config, source: &StatusSource) {
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    if config.profile == Profile::Dev {
+        if let Listen::Address(address) = &config.listen {
+            println!("Console: {}", status::url(address.ip(), source.port));
+        }
+        match source.accounts.claim_code().await {
+            Ok(Some(code)) => println!("Claim code: {}", code.expose()),
+            Ok(None) => println!("Already claimed: sign in with the admin account made before."),
+            Err(problem) => eprintln!("The claim code cannot be read: {}", problem.full_text()),
+        }
+    }
+    tracing::info!(version = VERSION, "ready");
+}
+
+/// Tells systemd's watchdog that the runtime still turns.
+async fn pet_watchdog() {
+    let Some(period) = sd_notify::watchdog_enabled() else { return };
+    let mut tick = tokio::time::interval(period / 3);
+    loop {
+        tick.tick().await;
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
+    }
+}
+
+async fn wait_for_end() -> Result<(), Problem> {
+    let broken = |cause: std::io::Error| Problem::internal(format!("signals cannot be received: {cause}."));
+    let mut term = signal(SignalKind::terminate()).map_err(broken)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(broken)?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+fn make_dir(dir: &Path) -> Result<(), Problem> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o750).create(dir).map_err(|cause| {
+        let problem = Problem::from_io(&format!("making the folder {}", dir.display()), &cause);
+        if problem.hint.is_some() { problem } else { problem.hint("Check state_dir, data_dir and runtime_dir in the configuration.") }
+    })
+}
