@@ -6,7 +6,7 @@ CARGO ?= cargo
 FLAVOUR ?= production
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run demo test lint unit deny graph engine model assets packs image vm check-slice docs-check clean
+.PHONY: help run bins demo test lint unit deny graph engine model assets packs image vm check-slice docs-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,9 +14,13 @@ help: ## this list
 run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 10; warm: under 5 s)
 	@agent/dev/deps.sh run
 	@$(MAKE) --no-print-directory assets
-	@echo "run: building the agent (about 3 minutes the first time)"
-	@$(CARGO) build --quiet -p warden-agent
+	@$(MAKE) --no-print-directory bins
 	@exec agent/dev/run.sh
+
+# Always the whole workspace, so that one set of dependency features is compiled once for every target here.
+bins: assets
+	@echo "build: the programs (about 3 minutes the first time)"
+	@$(CARGO) build --quiet --workspace --bins
 
 demo: ## the setup wizard's steps by API against a running `make run`, then a chat answer
 	@python3 agent/dev/demo.py
@@ -54,22 +58,22 @@ graph: ## the crate graph must be the committed one; a new arrow is a decision
 
 image: ## the UEFI disk image (FLAVOUR=production|test; cold about 6 min with the release build, warm about 20 s)
 	@agent/dev/deps.sh image
-	@$(MAKE) --no-print-directory assets engine
-	@$(CARGO) run --quiet -p warden-image -- image --flavour $(FLAVOUR)
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-image image --flavour $(FLAVOUR) --with-pack
 
 packs: ## the signed llama.cpp engine pack
 	@agent/dev/deps.sh image
-	@$(MAKE) --no-print-directory engine
-	@$(CARGO) run --quiet -p warden-image -- packs
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-image packs
 
 vm: ## builds the image and boots it in QEMU; console on http://127.0.0.1:18080/ui/
 	@$(MAKE) --no-print-directory image
-	@$(CARGO) run --quiet -p warden-image -- vm --flavour $(FLAVOUR)
+	@target/debug/warden-image vm --flavour $(FLAVOUR)
 
 check-slice: ## the acceptance list tests/accept/slice.toml; SABOTAGE=id runs one deliberate break, which must fail
 	@agent/dev/deps.sh check
 	@agent/dev/deps.sh image
-	@$(CARGO) build --quiet -p warden-agent -p warden-check
+	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-check slice $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
 
 clean: ## removes target/ (caches outside the tree stay)

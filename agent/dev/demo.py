@@ -120,7 +120,8 @@ def running_model(api):
 
 def ask(model, key):
     question = os.environ.get("QUESTION", "What is the capital of France?")
-    body = {"model": model["served_model_name"], "messages": [{"role": "user", "content": question}], "max_tokens": 64, "temperature": 0}
+    messages = [{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": question}]
+    body = {"model": model["served_model_name"], "messages": messages, "max_tokens": 64, "temperature": 0}
     request = urllib.request.Request(
         BASE + "/v1/chat/completions", data=json.dumps(body).encode(), headers={"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     )

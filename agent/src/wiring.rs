@@ -12,7 +12,7 @@ use tokio::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
 use warden_access::{Access, http::HostRules};
-use warden_domain::{Problem, change::Changes, engine::Engines};
+use warden_domain::{Problem, change::Changes, engine::Engines, model::StateWord, replica::Serving};
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
 use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
 use warden_models::{Models, ModelsConfig};
@@ -56,9 +56,10 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         changes: changes.clone(),
     })
     .await?;
-    models.watch_serving(serving.clone());
+    let runs = serving.clone();
+    models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
-        GatewayParts { keys: access.clone(), serving: serving.clone(), ledger: ledger.clone(), flights },
+        GatewayParts { keys: access.clone(), serving: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
         GatewayLimits::default(),
     );
 
@@ -71,7 +72,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         loopback_only: address.is_some_and(|a| a.ip().is_loopback()),
         version: VERSION,
     };
-    let router = router(&config, &access, &models, &serving, &engines, &changes, &gateway);
+    let router = router(&config, &access, &models, &serving, &engines, &changes, &gateway, &flights);
     let (stop, stopped) = watch::channel(false);
     let (cut, cut_seen) = watch::channel(false);
     let mut servers = JoinSet::new();
@@ -94,7 +95,9 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     while servers.join_next().await.is_some() {}
     watchdog.abort();
     serving.shutdown(config.stop_engines_on_exit).await;
-    ledger.flush().await;
+    if let Err(error) = ledger.flush().await {
+        tracing::error!(%error, "usage of the last moments could not be written");
+    }
     store.close().await;
     tracing::info!("stopped");
     Ok(())
@@ -130,6 +133,7 @@ fn router(
     engines: &Arc<dyn Engines>,
     changes: &Changes,
     gateway: &Arc<Gateway>,
+    flights: &Arc<FlightTable>,
 ) -> Router {
     let api = warden_api::router(warden_api::ApiParts {
         accounts: access.clone(),
@@ -147,12 +151,14 @@ fn router(
         registry: models.clone(),
         serving: serving.clone(),
         engines: engines.clone(),
+        flights: flights.clone(),
         changes: changes.clone(),
         version: VERSION,
-        dev: config.profile == Profile::Dev,
+        box_name: status::host_name(),
+        dev: cfg!(debug_assertions),
         profile: match config.profile {
-            Profile::Dev => "dev",
-            Profile::Appliance => "appliance",
+            Profile::Dev => warden_web::Profile::Dev,
+            Profile::Appliance => warden_web::Profile::Appliance,
         },
     });
     let hosts = HostRules {

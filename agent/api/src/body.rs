@@ -1,0 +1,71 @@
+//! Request bodies: JSON of at most 1 MiB into a typed value, with a sentence that names the place when it is not.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use warden_access::http::ProblemResponse;
+use warden_domain::{Problem, ProblemKind};
+
+/// Largest body of a control call. Larger ones are no control calls.
+const LIMIT: usize = 1 << 20;
+
+/// A JSON body as `T`.
+pub struct JsonBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
+        let bytes: Bytes = axum::body::to_bytes(request.into_body(), LIMIT).await.map_err(|_| {
+            Problem::new(ProblemKind::TooLarge, "The body is larger than 1 MiB, or was cut off.").hint("Send the fields of this call as one JSON object.")
+        })?;
+        parse(&bytes).map(Self).map_err(ProblemResponse)
+    }
+}
+
+/// Parses a body; pure.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::new(ProblemKind::BadRequest, "The body is empty.").hint("Send a JSON object; GET /api/openapi.json lists its fields."));
+    }
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        Category::Data => Problem::new(ProblemKind::Invalid, format!("The body does not fit this call: {error}.")).hint("GET /api/openapi.json lists the fields of this call."),
+        _ => Problem::new(ProblemKind::BadRequest, format!("The body is not valid JSON: {error}.")).hint("Send one JSON object."),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "only parsed")]
+    struct Sample {
+        name: String,
+    }
+
+    #[test]
+    fn a_body_that_is_no_json_names_the_place() {
+        let problem = parse::<Sample>(b"{\"name\": ").unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::BadRequest);
+        assert!(problem.message.contains("line 1"), "{}", problem.message);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_named_beside_the_known_ones() {
+        let problem = parse::<Sample>(b"{\"nam\": \"x\"}").unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::Invalid);
+        assert!(problem.message.contains("`nam`") && problem.message.contains("`name`"), "{}", problem.message);
+    }
+
+    #[test]
+    fn an_empty_body_says_what_to_send() {
+        assert!(parse::<Sample>(b" \n").unwrap_err().full_text().contains("JSON object"));
+    }
+}

@@ -1,0 +1,225 @@
+//! The control API over ports in memory, as a script would use it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../../../tests/fakes/ports.rs"]
+mod ports;
+#[path = "control/script.rs"]
+mod script;
+
+use ports::{CLAIM_CODE, World, state_of};
+use script::Script;
+use serde_json::json;
+use warden_domain::{
+    Problem, ProblemKind,
+    access::Role,
+    change::Topic,
+    engine::PackState,
+    model::StateWord,
+};
+
+#[tokio::test]
+async fn the_description_lists_every_path_and_no_other() {
+    let description = Script::signed_in(&World::claimed()).get("/api/openapi.json").await.json;
+    assert!(description["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut paths: Vec<String> = Vec::new();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            paths.push(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    paths.sort();
+    let expected = [
+        "DELETE /api/models/{id}", "DELETE /api/tokens/{id}", "GET /api/auth/session", "GET /api/csrf", "GET /api/events", "GET /api/models", "GET /api/models/candidates", "GET /api/models/{id}",
+        "GET /api/models/{id}/logs", "GET /api/packs", "GET /api/setup/state", "GET /api/tokens", "GET /api/tokens/{id}", "GET /healthz", "POST /api/auth/login",
+        "POST /api/auth/logout", "POST /api/chat/completions", "POST /api/models", "POST /api/models/{id}/load", "POST /api/models/{id}/unload", "POST /api/setup/claim", "POST /api/tokens",
+    ];
+    assert_eq!(paths, expected);
+}
+
+#[tokio::test]
+async fn a_box_is_claimed_once_and_the_session_works_at_once() {
+    let world = World::fresh();
+    let script = Script::anonymous(&world);
+    assert_eq!(script.get("/api/setup/state").await.json, json!({"step": "claim", "done": false}));
+    let wrong = script.post("/api/setup/claim", &json!({"claim_code": "WRONG", "username": "ada", "password": "a long enough password"})).await;
+    assert_eq!((wrong.status, wrong.code()), (403, "forbidden".to_owned()));
+    let good = json!({"claim_code": CLAIM_CODE, "username": "ada", "password": "a long enough password"});
+    let made = script.post("/api/setup/claim", &good).await;
+    assert_eq!(made.status, 201);
+    assert_eq!(made.json["role"], "admin");
+    assert!(made.json["csrf"].as_str().unwrap().len() > 8 && made.header("set-cookie").contains("HttpOnly"));
+    assert_eq!(script.post("/api/setup/claim", &good).await.code(), "conflict");
+    let session = Script::with_cookie(&world, &made.header("set-cookie"));
+    assert_eq!(session.get("/api/auth/session").await.json, json!({"id": "acc_ada", "username": "ada", "role": "admin"}));
+    assert_eq!(session.get("/api/csrf").await.json["csrf"], made.json["csrf"]);
+}
+
+#[tokio::test]
+async fn nothing_but_the_door_is_open_without_a_session() {
+    let script = Script::anonymous(&World::claimed());
+    assert_eq!(script.get("/healthz").await.json["ok"], true);
+    assert_eq!(script.get("/healthz").await.json["gpu"], json!({"state": "unknown", "error": null, "checked_at": null}));
+    for path in ["/api/models", "/api/tokens", "/api/packs", "/api/csrf", "/api/auth/session", "/api/models/candidates", "/api/events", "/api/openapi.json"] {
+        let refused = script.get(path).await;
+        assert_eq!((refused.status, refused.code()), (401, "unauthorized".to_owned()), "{path}");
+    }
+    assert_eq!(script.post("/api/chat/completions", &json!({"model": "tiny", "messages": []})).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_body_that_is_wrong_is_answered_with_what_and_where() {
+    let script = Script::signed_in(&World::claimed());
+    for (body, status, words) in [
+        ("{\"name\": ", 400, "not valid JSON"),
+        ("name=app", 400, "line 1 column"),
+        ("", 400, "empty"),
+        ("{\"nom\": \"app\"}", 422, "expected `name`"),
+        ("{\"name\": 5}", 422, "does not fit"),
+        ("[]", 422, "does not fit"),
+    ] {
+        let refused = script.post_text("/api/tokens", body).await;
+        assert_eq!(refused.status, status, "{body}");
+        assert!(refused.message().contains(words), "{body}: {}", refused.message());
+    }
+    let huge = script.post_text("/api/tokens", &format!("{{\"name\": \"{}\"}}", "a".repeat(1 << 20))).await;
+    assert_eq!((huge.status, huge.code()), (413, "body_too_large".to_owned()));
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_told_in_the_shape_of_the_api() {
+    let script = Script::signed_in(&World::claimed());
+    for path in ["/api/nope", "/api/models/x/y/z", "/api"] {
+        let refused = script.get(path).await;
+        assert_eq!((refused.status, refused.code()), (404, "not_found".to_owned()), "{path}");
+    }
+    let wrong = script.delete("/api/models").await;
+    assert_eq!((wrong.status, wrong.code()), (405, "method_not_allowed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_key_is_shown_once_listed_without_its_secret_and_revoked_for_good() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let made = script.post("/api/tokens", &json!({"name": "app"})).await;
+    assert_eq!(made.status, 201);
+    assert!(made.json["plaintext"].as_str().unwrap().starts_with("vw_"));
+    let id = made.json["id"].as_str().unwrap().to_owned();
+    assert_eq!(script.post("/api/tokens", &json!({"name": "app"})).await.code(), "conflict");
+
+    let list = script.get("/api/tokens").await;
+    assert_eq!(list.json["total"], 1);
+    assert!(!list.text.contains("plaintext") && !list.text.contains(made.json["plaintext"].as_str().unwrap()));
+    assert_eq!(list.json["items"][0]["last_used_at"], json!(null));
+
+    assert_eq!(script.delete(&format!("/api/tokens/{id}")).await.status, 204);
+    let token = script.get(&format!("/api/tokens/{id}")).await;
+    assert_eq!(token.json["status"], "revoked");
+    assert_eq!(script.get("/api/tokens/key_none").await.code(), "not_found");
+}
+
+#[tokio::test]
+async fn a_model_is_registered_loaded_watched_unloaded_and_removed() {
+    let world = World::claimed();
+    world.lay_file("tiny", 97_933_721);
+    let script = Script::signed_in(&world);
+    let candidate = script.get("/api/models/candidates").await.json["candidates"][0].clone();
+    assert_eq!(candidate["suggested_name"], "tiny");
+    let made = script.post("/api/models", &json!({"path": candidate["path"], "slots": 2})).await;
+    assert_eq!(made.status, 201);
+    assert_eq!((&made.json["status"], &made.json["max_model_len"], &made.json["config"]["slots"]), (&json!("stopped"), &json!(null), &json!(2)));
+    let url = format!("/api/models/{}", made.json["id"].as_str().unwrap());
+
+    let accepted = script.post(&format!("{url}/load"), &json!({})).await;
+    assert_eq!((accepted.status, &accepted.json["status"]), (202, &json!("loading")));
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let running = script.get(&url).await;
+    assert_eq!((&running.json["status"], &running.json["max_model_len"]), (&json!("running"), &json!(null)));
+    assert_eq!(running.json["state"]["context"], 4096);
+    assert!(running.json["state"]["replicas"][0]["launch"].is_string());
+    assert_eq!(script.post(&format!("{url}/load"), &json!({})).await.code(), "conflict");
+    assert_eq!(script.delete(&url).await.code(), "conflict");
+    assert_eq!(script.get(&format!("{url}/logs?lines=3")).await.json["lines"].as_array().unwrap().len(), 3);
+    assert_eq!(script.get(&format!("{url}/logs?lines=0")).await.code(), "invalid_value");
+    assert_eq!(script.get(&format!("{url}/logs?lines=many")).await.code(), "invalid_value");
+
+    assert_eq!(script.post(&format!("{url}/unload"), &json!({})).await.status, 202);
+    assert_eq!(script.delete(&url).await.status, 204);
+    assert_eq!(script.get(&url).await.code(), "not_found");
+}
+
+#[tokio::test]
+async fn a_failed_load_tells_why_on_the_api() {
+    let world = World::claimed();
+    let id = world.add_model("broken", None, None);
+    world.edit(|m| m.states.insert(id.clone(), state_of(&id, StateWord::Failed)));
+    let document = Script::signed_in(&world).get(&format!("/api/models/{id}")).await.json;
+    assert_eq!(document["status"], "failed");
+    assert!(document["last_error"].as_str().unwrap().contains("memory"));
+    assert!(document["state"]["reason"]["hint"].is_string());
+}
+
+#[tokio::test]
+async fn a_full_disk_and_a_missing_bus_keep_their_codes() {
+    let world = World::claimed();
+    let id = world.add_model("tiny", None, None);
+    let script = Script::signed_in(&world);
+    for (kind, status, code) in [(ProblemKind::DiskFull, 507, "disk_full"), (ProblemKind::SystemService, 503, "system_service"), (ProblemKind::BadModelFile, 422, "bad_model_file")] {
+        world.edit(|m| m.fail_next = Some(Problem::new(kind, "It did not work.").hint("Do this.").retry_after(std::time::Duration::from_secs(7))));
+        let refused = script.post(&format!("/api/models/{id}/load"), &json!({})).await;
+        assert_eq!((refused.status, refused.code()), (status, code.to_owned()));
+        assert_eq!((refused.json["detail"]["hint"].clone(), refused.header("retry-after")), (json!("Do this."), "7".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_viewer_reads_everything_and_changes_nothing() {
+    let world = World::claimed();
+    let id = world.add_model("tiny", None, None);
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    let viewer = Script::signed_in(&world);
+    assert_eq!(viewer.get("/api/models").await.status, 200);
+    for (path, body) in [
+        ("/api/tokens".to_owned(), json!({"name": "x"})),
+        ("/api/models".to_owned(), json!({"path": "x"})),
+        (format!("/api/models/{id}/load"), json!({})),
+        (format!("/api/models/{id}/unload"), json!({})),
+    ] {
+        assert_eq!(viewer.post(&path, &body).await.code(), "forbidden", "{path}");
+    }
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Operator);
+    assert_eq!(Script::signed_in(&world).post(&format!("/api/models/{id}/load"), &json!({})).await.status, 202);
+    assert_eq!(Script::signed_in(&world).post("/api/tokens", &json!({"name": "x"})).await.code(), "forbidden");
+}
+
+#[tokio::test]
+async fn a_build_in_progress_is_a_number_for_scripts() {
+    let world = World::claimed();
+    world.edit(|m| m.packs[0].state = PackState::Building { step: Some(123), of: Some(208), message: "compiling".to_owned() });
+    let pack = Script::signed_in(&world).get("/api/packs").await.json["packs"][0].clone();
+    assert_eq!((&pack["state"], &pack["step"], &pack["of"], &pack["digest"]), (&json!("building"), &json!(123), &json!(208), &json!(null)));
+}
+
+#[tokio::test]
+async fn a_listener_hears_which_resource_changed() {
+    let world = World::claimed();
+    let mut line = Script::signed_in(&world).open("/api/events").await;
+    world.changes.publish(Topic::Models);
+    assert_eq!(line.next_event().await, "event: change\ndata: {\"topic\":\"models\"}\n\n");
+}
+
+#[tokio::test]
+async fn a_chat_about_a_model_that_is_not_loaded_names_those_that_are() {
+    let world = World::claimed();
+    world.add_model("tiny", None, Some(StateWord::Running));
+    let refused = Script::signed_in(&world).post("/api/chat/completions", &json!({"model": "nope", "messages": [{"role": "user", "content": "hi"}]})).await;
+    assert_eq!(refused.status, 404);
+    assert!(refused.json["error"]["message"].as_str().unwrap().contains("tiny"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn the_pages_fallback_and_the_api_fit_into_one_router() {
+    let world = World::claimed();
+    let merged = script::router(&world).merge(axum::Router::new().fallback(|| async { "page" }));
+    let answer = Script::signed_in(&world).through(merged, "/api/nope").await;
+    assert_eq!(answer.code(), "not_found");
+}

@@ -1,0 +1,235 @@
+//! The process runner of a dev machine: engines as detached process groups that outlive the agent and are found again.
+//!
+//! In: plans. Out: launches named by boot, process id and start time, written down in the runtime folder. Output of an engine goes to its
+//! own log file, never to the agent. The pure parts (reading the build's file, /proc, records) lie beside this driver.
+
+mod build;
+mod identity;
+mod place;
+mod record;
+mod spawn;
+mod stop;
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use warden_domain::{
+    Problem, ProblemKind,
+    change::{Changes, Topic},
+    engine::{EnginePack, Engines, Launch, Observation, ReplicaPlan},
+    ids::ReplicaId,
+    replica::Endpoint,
+};
+
+use crate::{
+    llama::{
+        arguments::{Machine, arguments, environment},
+        phases,
+    },
+    log,
+    outlook::Outlook,
+    probe::{self, Health},
+    verdict::{self, End},
+};
+use identity::Identity;
+use place::Place;
+use record::Record;
+
+/// Where things are on a dev machine. All folders are absolute.
+#[derive(Clone, Debug)]
+pub struct ProcessConfig {
+    /// Holds `llama.cpp.json`, which the build of the engine writes.
+    pub engines_dir: PathBuf,
+    /// Sockets and records of launches; made when missing, closed to other users.
+    pub runtime_dir: PathBuf,
+    /// Logs of engines; made when missing.
+    pub log_dir: PathBuf,
+}
+
+/// Lines of the log that are read for phase and cause.
+const LINES_READ: usize = 2000;
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Runs engines as processes.
+pub struct ProcessEngines {
+    engines_dir: PathBuf,
+    place: Place,
+    outlook: Outlook,
+    ends: Arc<Mutex<HashMap<String, End>>>,
+    machine: Machine,
+}
+
+impl ProcessEngines {
+    /// A runner. Makes its folders, and from then on looks once a second at the build's file (a change is published as
+    /// `Topic::Engines`) and at the size of the logs. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// `Invalid` when a path cannot be used for Unix sockets, `DiskFull`, `Forbidden` when a folder cannot be made.
+    pub fn new(config: ProcessConfig, changes: Changes) -> Result<Arc<Self>, Problem> {
+        let place = Place::prepare(config.runtime_dir, config.log_dir)?;
+        let engines =
+            Arc::new(Self { engines_dir: config.engines_dir, place, outlook: Outlook::default(), ends: Arc::default(), machine: Machine::present() });
+        tokio::spawn(keep_house(Arc::downgrade(&engines), changes));
+        Ok(engines)
+    }
+
+    /// Ends whatever runs for a replica, recorded or not, and clears its traces.
+    async fn clear(&self, replica: &ReplicaId) -> Result<(), Problem> {
+        let socket = self.place.socket(replica);
+        let mut processes: Vec<Identity> = record::read(&self.place.runtime_dir, replica).and_then(|r| r.process).into_iter().collect();
+        let stray = socket.clone();
+        let strays = tokio::task::spawn_blocking(move || identity::listening_on(&stray)).await.unwrap_or_default();
+        processes.extend(strays.into_iter().filter_map(Identity::of));
+        for process in processes {
+            if !stop::end(&process).await {
+                return Err(Problem::new(ProblemKind::EngineFailed, format!("The engine {replica} (process {}) cannot be ended.", process.pid))
+                    .hint("It hangs inside the system, most often in a driver. Restart the machine."));
+            }
+            self.outlook.forget(&process.to_string());
+        }
+        record::remove(&self.place.runtime_dir, replica);
+        self.place.free_socket(replica)
+    }
+
+    fn end_of(&self, launch: &str) -> End {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).get(launch).copied().unwrap_or(End::Unseen)
+    }
+
+    fn gone(&self, launch: &Launch) -> Observation {
+        self.outlook.forget(&launch.launch);
+        let lines = log::last_lines(&self.place.log(&launch.replica), LINES_READ);
+        Observation::Gone { reason: verdict::reason(self.end_of(&launch.launch), lines.iter().map(String::as_str)) }
+    }
+
+    /// Collects the process when it ends, so that its exit status is known and it does not stay as a dead entry.
+    fn collect(&self, mut child: tokio::process::Child, launch: String) {
+        let ends = Arc::clone(&self.ends);
+        tokio::spawn(async move {
+            if let Ok(status) = child.wait().await {
+                use std::os::unix::process::ExitStatusExt;
+                let end = status.code().map(End::Code).or_else(|| status.signal().map(End::Signal)).unwrap_or(End::Unseen);
+                let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+                if ends.len() > 1000 {
+                    ends.clear();
+                }
+                ends.insert(launch, end);
+            }
+        });
+    }
+}
+
+#[async_trait]
+impl Engines for ProcessEngines {
+    async fn packs(&self) -> Vec<EnginePack> {
+        vec![build::read(&self.engines_dir).pack]
+    }
+
+    async fn start(&self, plan: &ReplicaPlan) -> Result<Launch, Problem> {
+        let build = build::read(&self.engines_dir);
+        let Some(program) = build.program else { return Err(verdict::not_ready(&build.pack)) };
+        self.clear(&plan.replica).await?;
+        let socket = self.place.socket(&plan.replica);
+        self.place.rotate_log(&plan.replica)?;
+        // Written before the start: a full or read-only disk is found out before anything runs, and an agent that ends in between
+        // leaves a trace.
+        let mut record = Record::new(plan.replica.clone(), plan.generation.clone(), socket.clone());
+        self.place.write_record(&record)?;
+        let child = spawn::spawn(&spawn::Start {
+            program: &program,
+            arguments: &arguments(plan, &socket, self.machine),
+            environment: &environment(),
+            log: &self.place.log(&plan.replica),
+        })
+        .map_err(|cause| {
+            record::remove(&self.place.runtime_dir, &plan.replica);
+            Problem::new(ProblemKind::EngineFailed, format!("The engine {} could not be started: {cause}.", program.display()))
+                .hint("Run `make engine` to build it again, and check that the disk is not full.")
+        })?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        // Still ours to collect, so the process id cannot have passed to another process.
+        let Some(process) = pid.and_then(Identity::of) else {
+            record::remove(&self.place.runtime_dir, &plan.replica);
+            return Err(Problem::new(ProblemKind::EngineFailed, "The engine ended as soon as it was started.").hint("Its log says why."));
+        };
+        let launch = process.to_string();
+        self.collect(child, launch.clone());
+        record.process = Some(process.clone());
+        if let Err(problem) = self.place.write_record(&record) {
+            stop::end(&process).await;
+            record::remove(&self.place.runtime_dir, &plan.replica);
+            return Err(problem);
+        }
+        tracing::info!(replica = %plan.replica, launch = %launch, "engine started");
+        Ok(Launch { replica: plan.replica.clone(), launch, endpoint: Endpoint::Unix(socket) })
+    }
+
+    async fn stop(&self, replica: &ReplicaId) -> Result<(), Problem> {
+        self.clear(replica).await
+    }
+
+    async fn running(&self) -> Result<Vec<Launch>, Problem> {
+        let records =
+            record::all(&self.place.runtime_dir).map_err(|cause| Problem::from_io(&self.place.runtime_dir.display().to_string(), &cause))?;
+        let mut launches = Vec::new();
+        for record in records {
+            match record.process {
+                Some(process) if process.lives() => {
+                    launches.push(Launch { replica: record.replica, launch: process.to_string(), endpoint: Endpoint::Unix(record.socket) });
+                }
+                // Dead, or started by an agent that ended before it could write down what it had started.
+                _ => self.clear(&record.replica).await?,
+            }
+        }
+        Ok(launches)
+    }
+
+    async fn observe(&self, launch: &Launch) -> Observation {
+        let known = record::read(&self.place.runtime_dir, &launch.replica).and_then(|r| r.process);
+        let Some(process) = known.filter(|p| p.to_string() == launch.launch) else { return self.gone(launch) };
+        if !process.lives() {
+            // Its exit status may be a moment late.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            return self.gone(launch);
+        }
+        let Endpoint::Unix(socket) = &launch.endpoint else { return self.gone(launch) };
+        let health = probe::health(socket).await;
+        let context = match (health, self.outlook.context(&launch.launch)) {
+            (Health::Ready, None) => probe::context(socket).await,
+            _ => None,
+        };
+        self.outlook.judge(&launch.launch, health, context, Instant::now(), || {
+            let lines = log::last_lines(&self.place.log(&launch.replica), LINES_READ);
+            (phases::latest(lines.iter().map(String::as_str)).map(str::to_owned), lines.last().cloned())
+        })
+    }
+
+    async fn log_tail(&self, replica: &ReplicaId, lines: usize) -> Vec<String> {
+        let path = self.place.log(replica);
+        tokio::task::spawn_blocking(move || log::last_lines(&path, lines)).await.unwrap_or_default()
+    }
+}
+
+async fn keep_house(engines: Weak<ProcessEngines>, changes: Changes) {
+    let mut seen: Option<build::Build> = None;
+    let mut every = tokio::time::interval(HOUSEKEEPING);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let Some(engines) = engines.upgrade() else { return };
+        let now = tokio::task::spawn_blocking(move || {
+            engines.place.bound_logs();
+            build::read(&engines.engines_dir)
+        })
+        .await;
+        let Ok(now) = now else { continue };
+        if seen.as_ref().is_some_and(|before| *before != now) {
+            changes.publish(Topic::Engines);
+        }
+        seen = Some(now);
+    }
+}

@@ -1,0 +1,152 @@
+//! The gateway as its neighbours see it: its parts, its router, the console's own way in, and its end.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, header},
+    response::Response,
+    routing::any,
+};
+use tokio_util::sync::CancellationToken;
+use warden_domain::{
+    Problem, ProblemKind,
+    ids::RequestId,
+    key::{Caller, KeyDirectory},
+    replica::Serving,
+    usage::Ledger,
+};
+
+use crate::{
+    FlightTable, GatewayLimits,
+    body::BodyRoom,
+    engine::EngineClient,
+    forward, identify, listing,
+    routes::{self, NotServed, Route},
+};
+
+/// Header with the id of a request, on every answer.
+const REQUEST_ID: &str = "x-request-id";
+/// How often a drain looks whether everybody is gone.
+const LOOK: Duration = Duration::from_millis(25);
+/// Time to say goodbye to what is ended by force.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What the gateway needs of the other rooms.
+pub struct GatewayParts {
+    /// Who presents a key.
+    pub keys: Arc<dyn KeyDirectory>,
+    /// Which models answer where.
+    pub serving: Arc<dyn Serving>,
+    /// Where requests are charged.
+    pub ledger: Arc<dyn Ledger>,
+    /// The in-flight table, shared with serving.
+    pub flights: Arc<FlightTable>,
+}
+
+/// The data plane.
+pub struct Gateway {
+    pub(crate) parts: GatewayParts,
+    pub(crate) limits: GatewayLimits,
+    pub(crate) bodies: BodyRoom,
+    pub(crate) engines: EngineClient,
+    /// Fires when what is still running is to be ended.
+    pub(crate) stop: CancellationToken,
+    closing: AtomicBool,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gateway")
+    }
+}
+
+impl Gateway {
+    /// A gateway over its parts.
+    #[must_use]
+    pub fn new(parts: GatewayParts, limits: GatewayLimits) -> Arc<Self> {
+        let (bodies, engines) = (BodyRoom::new(limits.all_bodies), EngineClient::new(limits.connect));
+        Arc::new(Self { parts, limits, bodies, engines, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
+    }
+
+    /// Everything under `/v1`. Callers show a key; there is no session, no cookie and no cross-origin access.
+    pub fn router(self: &Arc<Self>) -> Router {
+        let serve = any(|State(gateway): State<Arc<Self>>, request: Request| async move { gateway.serve(request).await });
+        Router::new().route("/v1", serve.clone()).route("/v1/", serve.clone()).route("/v1/{*rest}", serve).with_state(Arc::clone(self))
+    }
+
+    /// A chat completion for somebody who is known already: the console's own chat. Body and answer are those of
+    /// `POST /v1/chat/completions`, errors included.
+    pub async fn chat_as(self: &Arc<Self>, caller: Caller, body: Body) -> Response {
+        let request = RequestId::random();
+        let answer = forward::call(self, request.clone(), &caller, routes::CHAT, &HeaderMap::new(), body).await;
+        stamped(answer.unwrap_or_else(|problem| forward::refuse(&problem)), &request)
+    }
+
+    /// Refuses new requests, waits for those in flight, and after `limit` ends the rest with an error of their dialect.
+    pub async fn drain(&self, limit: Duration) {
+        self.closing.store(true, Ordering::SeqCst);
+        if self.empty_within(limit).await {
+            return;
+        }
+        tracing::warn!(left = self.parts.flights.all(), "requests are still running and are ended now");
+        self.stop.cancel();
+        self.empty_within(GOODBYE).await;
+    }
+
+    /// Whether all requests were gone within some time.
+    async fn empty_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while self.parts.flights.all() > 0 {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        true
+    }
+
+    async fn serve(self: Arc<Self>, request: Request) -> Response {
+        let id = RequestId::random();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let mut response = self.dispatch(id.clone(), request).await.unwrap_or_else(|problem| forward::refuse(&problem));
+        if let Err(NotServed::Method { allow }) = routes::find(&method, &path) {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        stamped(response, &id)
+    }
+
+    async fn dispatch(self: &Arc<Self>, id: RequestId, request: Request) -> Result<Response, Problem> {
+        let caller = identify::caller(self.parts.keys.as_ref(), request.headers())?;
+        let (parts, body) = request.into_parts();
+        let route = routes::find(&parts.method, parts.uri.path()).map_err(|why| routes::refusal(&why, &parts.method, parts.uri.path()))?;
+        match route {
+            Route::Models => Ok(listing::all(&self.parts.serving.table())),
+            Route::Model(name) => listing::one(&self.parts.serving.table(), name),
+            Route::Engine(call) => forward::call(self, id, &caller, call, &parts.headers, body).await,
+        }
+    }
+
+    pub(crate) fn refuse_when_stopping(&self) -> Result<(), Problem> {
+        if self.closing.load(Ordering::SeqCst) { Err(Self::stopping()) } else { Ok(()) }
+    }
+
+    pub(crate) fn stopping() -> Problem {
+        Problem::new(ProblemKind::ShuttingDown, "The server is stopping.").hint("Try again in a moment.").retry_after(Duration::from_secs(5))
+    }
+}
+
+fn stamped(mut response: Response, id: &RequestId) -> Response {
+    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}

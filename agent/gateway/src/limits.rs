@@ -1,0 +1,39 @@
+//! The bounds of the data plane, in one place.
+
+use std::time::Duration;
+
+/// Bounds of the data plane; the defaults are the product's.
+#[derive(Clone, Debug)]
+pub struct GatewayLimits {
+    /// Most bytes of one request body.
+    pub body: usize,
+    /// Most bytes of all request bodies held at the same time; beyond it 503.
+    pub all_bodies: usize,
+    /// Longest pause between two pieces of a request body.
+    pub body_pause: Duration,
+    /// Longest time to connect to an engine.
+    pub connect: Duration,
+    /// Longest wait for the head of an engine's answer. Long: an answer that is not streamed has its head at its end.
+    pub head: Duration,
+    /// Longest pause between two pieces of an engine's answer.
+    pub engine_pause: Duration,
+    /// A client that reads nothing for so long is given up.
+    pub client_pause: Duration,
+    /// A request whose connection broke before any answer is tried once more if it broke within this time.
+    pub retry_within: Duration,
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self {
+            body: 32 << 20,
+            all_bodies: 1 << 30,
+            body_pause: Duration::from_secs(60),
+            connect: Duration::from_secs(2),
+            head: Duration::from_secs(3600),
+            engine_pause: Duration::from_secs(300),
+            client_pause: Duration::from_secs(60),
+            retry_within: Duration::from_secs(120),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is offered under `/v1`, as a table. Pure.
+
+use axum::http::Method;
+use warden_domain::{Problem, ProblemKind};
+
+/// What a path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    /// The list of models.
+    Models,
+    /// One model.
+    Model(&'a str),
+    /// A call that goes to an engine under the same path.
+    Engine(&'static Call),
+}
+
+/// A call that goes to an engine.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Path, ours and the engine's.
+    pub path: &'static str,
+    /// Whether answers can be streamed; then usage is asked for.
+    pub streams: bool,
+}
+
+/// Calls that go to an engine.
+pub(crate) const CALLS: [Call; 3] = [
+    Call { path: "/v1/chat/completions", streams: true },
+    Call { path: "/v1/completions", streams: true },
+    Call { path: "/v1/embeddings", streams: false },
+];
+
+/// The chat call, which the console uses as well.
+pub(crate) const CHAT: &Call = &CALLS[0];
+
+/// Why a path and method are not served.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotServed {
+    /// Nothing lies there.
+    Unknown,
+    /// Something lies there, for another method.
+    Method {
+        /// The method that is offered.
+        allow: &'static str,
+    },
+}
+
+/// Looks a path and method up.
+pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NotServed> {
+    let (route, allow) = if path == "/v1/models" {
+        (Route::Models, "GET")
+    } else if let Some(name) = path.strip_prefix("/v1/models/").filter(|n| !n.is_empty()) {
+        (Route::Model(name), "GET")
+    } else if let Some(call) = CALLS.iter().find(|c| c.path == path) {
+        (Route::Engine(call), "POST")
+    } else {
+        return Err(NotServed::Unknown);
+    };
+    let fits = method.as_str() == allow || (allow == "GET" && *method == Method::HEAD);
+    if fits { Ok(route) } else { Err(NotServed::Method { allow }) }
+}
+
+/// The refusal in words.
+pub(crate) fn refusal(why: &NotServed, method: &Method, path: &str) -> Problem {
+    let path: String = path.chars().take(200).collect();
+    match why {
+        NotServed::Method { allow } => {
+            Problem::new(ProblemKind::MethodNotAllowed, format!("{path} does not take {method}.")).hint(format!("Use {allow}."))
+        }
+        NotServed::Unknown => {
+            let calls: Vec<String> = CALLS.iter().map(|c| format!("POST {}", c.path)).collect();
+            Problem::new(ProblemKind::NotFound, format!("There is nothing at {path}."))
+                .hint(format!("Offered are GET /v1/models, GET /v1/models/{{name}}, {}.", calls.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_method_is_told_apart_from_a_wrong_path() {
+        assert_eq!(find(&Method::GET, "/v1/models"), Ok(Route::Models));
+        assert_eq!(find(&Method::HEAD, "/v1/models/tiny"), Ok(Route::Model("tiny")));
+        assert_eq!(find(&Method::POST, "/v1/chat/completions"), Ok(Route::Engine(CHAT)));
+        assert_eq!(find(&Method::GET, "/v1/embeddings"), Err(NotServed::Method { allow: "POST" }));
+        assert_eq!(find(&Method::DELETE, "/v1/models"), Err(NotServed::Method { allow: "GET" }));
+        for path in ["/v1", "/v1/", "/v1/models/", "/v1/chat/completions/", "/v1/responses", "/v1/../props"] {
+            assert_eq!(find(&Method::POST, path), Err(NotServed::Unknown), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_lost_client_is_told_what_there_is() {
+        let text = refusal(&NotServed::Unknown, &Method::POST, "/v1/responses").full_text();
+        for offered in ["/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"] {
+            assert!(text.contains(offered), "{text}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Reads the few fields of a request body the gateway acts on, and makes the one edit it needs, without a tree.
+//!
+//! In: the bytes of the body. Out: model name, stream flag, and the bytes to send on: the same ones, with at most one splice that
+//! asks the engine for usage at the end of a stream. Everything else, known or unknown, reaches the engine byte for byte. Pure.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use warden_domain::{Problem, ProblemKind};
+
+/// What a request asks for, as far as the gateway cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The model named.
+    pub model: String,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// Whether the client itself asked for usage at the end of the stream.
+    pub wants_usage: bool,
+}
+
+/// The members seen at the top level; `None` when absent.
+#[derive(Default)]
+struct Members<'a> {
+    model: Option<&'a RawValue>,
+    stream: Option<&'a RawValue>,
+    options: Option<&'a RawValue>,
+}
+
+/// Checks the body and reads it.
+pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
+    let members = top_level(body)?;
+    let model = members
+        .model
+        .ok_or_else(|| bad("The request names no model.", "model").hint("Put the name of a loaded model into 'model'; GET /v1/models lists them."))?;
+    let model: String = serde_json::from_str(model.get()).map_err(|_| bad("'model' must be a string.", "model"))?;
+    let stream = match members.stream.map(RawValue::get) {
+        None | Some("null" | "false") => false,
+        Some("true") => true,
+        Some(_) => return Err(bad("'stream' must be true or false.", "stream")),
+    };
+    let wants_usage = match members.options {
+        None => false,
+        Some(options) => usage_flag(options)?.is_some_and(|flag| flag.get() == "true"),
+    };
+    Ok(Asked { model, stream, wants_usage })
+}
+
+/// The body with `stream_options.include_usage` set to true; every other byte stays as it is.
+pub(crate) fn with_usage(body: Bytes) -> Result<Bytes, Problem> {
+    let (at, until, text): (usize, usize, Cow<'static, str>) = {
+        let members = top_level(&body)?;
+        match members.options {
+            None => {
+                let at = after_brace(&body);
+                (at, at, Cow::Borrowed(r#""stream_options":{"include_usage":true},"#))
+            }
+            Some(options) if options.get() == "null" => {
+                let (at, until) = span(&body, options);
+                (at, until, Cow::Borrowed(r#"{"include_usage":true}"#))
+            }
+            Some(options) => match usage_flag(options)? {
+                Some(flag) => {
+                    let (at, until) = span(&body, flag);
+                    (at, until, Cow::Borrowed("true"))
+                }
+                None => {
+                    let at = span(&body, options).0 + after_brace(options.get().as_bytes());
+                    let empty = options.get()[1..].trim_start().starts_with('}');
+                    (at, at, Cow::Borrowed(if empty { r#""include_usage":true"# } else { r#""include_usage":true,"# }))
+                }
+            },
+        }
+    };
+    let mut edited = BytesMut::with_capacity(body.len() + text.len());
+    edited.extend_from_slice(&body[..at]);
+    edited.extend_from_slice(text.as_bytes());
+    edited.extend_from_slice(&body[until..]);
+    Ok(edited.freeze())
+}
+
+fn top_level(body: &[u8]) -> Result<Members<'_>, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let members = (&mut reader).deserialize_map(Top).and_then(|m| reader.end().map(|()| m));
+    members.map_err(|cause| {
+        let what = if cause.is_data() { cause.to_string() } else { format!("it is not valid JSON ({cause})") };
+        Problem::new(ProblemKind::BadRequest, format!("The body cannot be used: {what}.")).hint("Send one JSON object, as OpenAI's API describes it.")
+    })
+}
+
+/// The value of `include_usage` inside `stream_options`, which must be an object or null.
+fn usage_flag(options: &RawValue) -> Result<Option<&RawValue>, Problem> {
+    if options.get() == "null" {
+        return Ok(None);
+    }
+    let mut reader = serde_json::Deserializer::from_str(options.get());
+    (&mut reader).deserialize_map(Flag).map_err(|_| bad("'stream_options' must be an object, with 'include_usage' at most once.", "stream_options"))
+}
+
+fn bad(message: &str, param: &str) -> Problem {
+    Problem::new(ProblemKind::BadRequest, message).param(param)
+}
+
+/// Where a value that was read out of `whole` lies in it.
+fn span(whole: &[u8], part: &RawValue) -> (usize, usize) {
+    let at = part.get().as_ptr().addr() - whole.as_ptr().addr();
+    (at, at + part.get().len())
+}
+
+/// The place right behind the opening brace of an object.
+fn after_brace(object: &[u8]) -> usize {
+    object.iter().position(|b| *b == b'{').map_or(0, |at| at + 1)
+}
+
+struct Top;
+
+impl<'de> Visitor<'de> for Top {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members::default();
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            let value: &'de RawValue = map.next_value()?;
+            let (slot, name) = match &*name.0 {
+                "model" => (&mut members.model, "model"),
+                "stream" => (&mut members.stream, "stream"),
+                "stream_options" => (&mut members.options, "stream_options"),
+                _ => continue,
+            };
+            // Engines take the last of two, others the first: what is decided here must be what they do.
+            if slot.replace(value).is_some() {
+                return Err(serde::de::Error::custom(format!("'{name}' is there twice")));
+            }
+        }
+        Ok(members)
+    }
+}
+
+struct Flag;
+
+impl<'de> Visitor<'de> for Flag {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut flag = None;
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            let value: &'de RawValue = map.next_value()?;
+            if name.0 == "include_usage" && flag.replace(value).is_some() {
+                return Err(serde::de::Error::custom("'include_usage' is there twice"));
+            }
+        }
+        Ok(flag)
+    }
+}
+
+/// A member name, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn asked(text: &str) -> Asked {
+        read(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn only_the_top_level_counts_and_escaped_names_are_names() {
+        let a = asked(
+            r#"{"messages":[{"model":"inner","content":"\"model\":\"x\" {\\"}],"tools":{"model":1,"stream":true},"mod\u0065l":"tin\u0079","stream":null}"#,
+        );
+        assert_eq!(a, Asked { model: "tiny".to_owned(), stream: false, wants_usage: false });
+    }
+
+    #[test]
+    fn a_body_that_two_readers_would_read_differently_is_refused() {
+        for body in [
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a","stream":false,"stream":true}"#,
+            r#"{"model":"a","stream_options":{"include_usage":true,"include_usage":false}}"#,
+        ] {
+            assert!(read(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_or_the_place() {
+        for (body, word) in [
+            ("", "JSON"),
+            ("not json", "JSON"),
+            (r#"{"model":"a""#, "JSON"),
+            (r#"{"model":"a"} x"#, "JSON"),
+            ("[1]", "object"),
+            (r#""model""#, "object"),
+            ("{}", "names no model"),
+            (r#"{"model":5}"#, "string"),
+            (r#"{"model":"a","stream":"yes"}"#, "true or false"),
+            (r#"{"model":"a","stream_options":3}"#, "object"),
+            ("{\"model\":\"\u{0}\"}", "JSON"),
+        ] {
+            let problem = read(body.as_bytes()).unwrap_err();
+            assert!(problem.message.contains(word), "{body}: {problem}");
+            assert_eq!(problem.kind, ProblemKind::BadRequest);
+        }
+        assert!(read(b"{\"model\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn deep_nesting_is_no_reason_to_fail_or_to_run_out_of_stack() {
+        let deep = format!(r#"{{"model":"a","x":{}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
+        assert_eq!(asked(&deep).model, "a");
+    }
+
+    #[test]
+    fn asking_for_usage_changes_nothing_else() {
+        for (before, after) in [
+            (r#" {"model":"a"}"#, r#" {"stream_options":{"include_usage":true},"model":"a"}"#),
+            (r#"{"stream_options":null,"model":"a"}"#, r#"{"stream_options":{"include_usage":true},"model":"a"}"#),
+            (r#"{"stream_options":{ },"model":"a"}"#, r#"{"stream_options":{"include_usage":true },"model":"a"}"#),
+            (
+                r#"{"stream_options":{"x":{"include_usage":1}},"model":"a"}"#,
+                r#"{"stream_options":{"include_usage":true,"x":{"include_usage":1}},"model":"a"}"#,
+            ),
+            (r#"{"stream_options":{"include_usage" : false},"model":"a"}"#, r#"{"stream_options":{"include_usage" : true},"model":"a"}"#),
+        ] {
+            assert_eq!(with_usage(Bytes::from_static(before.as_bytes())).unwrap(), after);
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i64>().prop_map(Value::from), ".{0,12}".prop_map(Value::from)];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(
+                    prop_oneof![Just("model".to_owned()), Just("stream".to_owned()), ".{0,8}".prop_map(String::from)],
+                    inner,
+                    0..4
+                )
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_else_is_in_a_body_the_model_is_found_and_nothing_else_changes(
+            rest in prop::collection::btree_map(".{0,10}", any_json(), 0..6), model in ".{0,20}", stream in any::<bool>(),
+            options in prop_oneof![Just(None), Just(Some(json!(null))), Just(Some(json!({}))), Just(Some(json!({"a": [1], "include_usage": false})))],
+        ) {
+            let mut object: serde_json::Map<String, Value> = rest.into_iter().collect();
+            object.insert("model".to_owned(), json!(model));
+            object.insert("stream".to_owned(), json!(stream));
+            object.remove("stream_options");
+            if let Some(options) = options {
+                object.insert("stream_options".to_owned(), options);
+            }
+            for text in [serde_json::to_string(&object).unwrap(), serde_json::to_string_pretty(&object).unwrap()] {
+                prop_assert_eq!(read(text.as_bytes()).unwrap(), Asked { model: model.clone(), stream, wants_usage: false });
+                let edited = with_usage(Bytes::from(text)).unwrap();
+                prop_assert!(read(&edited).unwrap().wants_usage);
+                let mut seen: serde_json::Map<String, Value> = serde_json::from_slice(&edited).unwrap();
+                let mut wanted = object.clone();
+                let got = seen.remove("stream_options").unwrap();
+                let mut expected = wanted.remove("stream_options").filter(|v| !v.is_null()).unwrap_or_else(|| json!({}));
+                expected["include_usage"] = json!(true);
+                prop_assert_eq!(got, expected);
+                prop_assert_eq!(seen, wanted);
+            }
+        }
+
+        #[test]
+        fn rubbish_is_refused_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A gateway over fakes, with a scripted engine behind a Unix socket: it answers what the test wrote down, and breaks off where the
+//! test says so.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, Response},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, UnixListener, UnixStream},
+};
+use tower::ServiceExt;
+use warden_domain::{
+    Problem,
+    ids::{KeyId, ModelId, ReplicaId},
+    key::{Caller, KeyDirectory, KeyRefusal},
+    model::ModelState,
+    replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
+    units::Tokens,
+    usage::{Finished, Ledger, LedgerEntry},
+};
+use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
+
+/// What the engine does with a request.
+#[derive(Clone)]
+pub enum Act {
+    /// Writes these bytes and closes or keeps the connection as they say.
+    Write(String),
+    /// Writes, one after the other with a pause in between, then closes.
+    Slowly(Vec<String>, Duration),
+    /// Closes without a byte.
+    Close,
+    /// Never answers.
+    Hang,
+    /// Writes the head of a stream, then events without end until nobody reads.
+    Endless,
+}
+
+pub struct Engine {
+    pub socket: PathBuf,
+    pub seen: Arc<Mutex<Vec<(String, String)>>>,
+    /// Connections the gateway closed while the engine was busy.
+    pub left: Arc<Mutex<usize>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Engine {
+    /// Answers the n-th request with the n-th act; the last act repeats.
+    pub fn start(dir: &tempfile::TempDir, name: &str, acts: Vec<Act>) -> Self {
+        let socket = dir.path().join(format!("{name}.sock"));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (seen, left) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (seen_in, left_in) = (Arc::clone(&seen), Arc::clone(&left));
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                tokio::spawn(serve(stream, acts.clone(), Arc::clone(&seen_in), Arc::clone(&left_in)));
+            }
+        });
+        Self { socket, seen, left, task }
+    }
+
+    pub fn bodies(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    /// Waits until the gateway closed a busy connection.
+    pub async fn was_left(&self) {
+        until(|| *self.left.lock().unwrap() > 0, "the engine is still busy for nobody").await;
+    }
+}
+
+async fn serve(mut stream: UnixStream, acts: Vec<Act>, seen: Arc<Mutex<Vec<(String, String)>>>, left: Arc<Mutex<usize>>) {
+    while let Some(request) = read_request(&mut stream).await {
+        let turn = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(request);
+            seen.len() - 1
+        };
+        match acts[turn.min(acts.len() - 1)].clone() {
+            Act::Write(text) => {
+                if stream.write_all(text.as_bytes()).await.is_err() {
+                    return;
+                }
+                if text.contains("connection: close") || !text.contains("\r\n\r\n") {
+                    return;
+                }
+            }
+            Act::Slowly(pieces, pause) => {
+                for piece in pieces {
+                    if stream.write_all(piece.as_bytes()).await.is_err() {
+                        *left.lock().unwrap() += 1;
+                        return;
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+                return;
+            }
+            Act::Close => return,
+            Act::Hang => {
+                let _ = stream.read(&mut [0; 16]).await;
+                *left.lock().unwrap() += 1;
+                return;
+            }
+            Act::Endless => {
+                let _ = stream.write_all(STREAM_HEAD.as_bytes()).await;
+                let event = chunked(&format!("data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n", "x".repeat(4000)));
+                while stream.write_all(event.as_bytes()).await.is_ok() {
+                    tokio::task::yield_now().await;
+                }
+                *left.lock().unwrap() += 1;
+                return;
+            }
+        }
+    }
+}
+
+async fn read_request(stream: &mut UnixStream) -> Option<(String, String)> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 65536]);
+    loop {
+        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&bytes[..at]).to_lowercase();
+            let length: usize = head.lines().find_map(|l| l.strip_prefix("content-length: ")).map_or(0, |v| v.trim().parse().unwrap());
+            if bytes.len() >= at + 4 + length {
+                return Some((head, String::from_utf8_lossy(&bytes[at + 4..at + 4 + length]).into_owned()));
+            }
+        }
+        match stream.read(&mut piece).await {
+            Ok(n) if n > 0 => bytes.extend_from_slice(&piece[..n]),
+            _ => return None,
+        }
+    }
+}
+
+pub const STREAM_HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\naccess-control-allow-origin: *\r\n\r\n";
+pub const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"}}]}\n\n";
+pub const USAGE: &str =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":29,\"completion_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n";
+pub const DONE: &str = "data: [DONE]\n\n";
+
+pub fn chunked(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+pub fn whole_stream(events: &[&str]) -> Act {
+    Act::Write(format!("{STREAM_HEAD}{}0\r\n\r\n", events.iter().map(|e| chunked(e)).collect::<String>()))
+}
+
+pub fn json(status: &str, body: &str) -> Act {
+    Act::Write(format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+}
+
+struct FakeKeys;
+
+impl KeyDirectory for FakeKeys {
+    fn identify(&self, secret: &str) -> Result<Caller, KeyRefusal> {
+        match secret {
+            "vw_good" => Ok(Caller { key: Some(KeyId::from_stored("key_good")), name: "app".to_owned() }),
+            "vw_old" => Err(KeyRefusal::Revoked),
+            s if s.starts_with("vw_") => Err(KeyRefusal::Unknown),
+            _ => Err(KeyRefusal::Malformed),
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct FakeServing(Mutex<Arc<ReplicaTable>>);
+
+impl FakeServing {
+    pub fn offer(&self, sockets: &[PathBuf]) {
+        let replicas = sockets
+            .iter()
+            .enumerate()
+            .map(|(i, s)| Replica { id: ReplicaId::new(format!("tiny-{i}")).unwrap(), launch: "1".to_owned(), endpoint: Endpoint::Unix(s.clone()) })
+            .collect();
+        let model =
+            ServedModel { id: ModelId::from_stored("mdl_tiny"), served_name: "tiny".to_owned(), context: Some(Tokens(2048)), created: 7, replicas };
+        *self.0.lock().unwrap() = Arc::new(ReplicaTable { models: BTreeMap::from([("tiny".to_owned(), model)]) });
+    }
+}
+
+#[async_trait::async_trait]
+impl Serving for FakeServing {
+    fn table(&self) -> Arc<ReplicaTable> {
+        Arc::clone(&self.0.lock().unwrap())
+    }
+    fn states(&self) -> Arc<BTreeMap<ModelId, ModelState>> {
+        Arc::default()
+    }
+    async fn load(&self, _: &ModelId) -> Result<(), Problem> {
+        Ok(())
+    }
+    async fn unload(&self, _: &ModelId) -> Result<(), Problem> {
+        Ok(())
+    }
+    async fn log_tail(&self, _: &ModelId, _: usize) -> Result<Vec<String>, Problem> {
+        Ok(Vec::new())
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct FakeLedger {
+    pub charged: Arc<Mutex<Vec<Finished>>>,
+    pub full: Arc<Mutex<bool>>,
+}
+
+impl Ledger for FakeLedger {
+    fn open(&self) -> Option<Box<dyn LedgerEntry>> {
+        (!*self.full.lock().unwrap()).then(|| Box::new(FakeEntry(Arc::clone(&self.charged))) as Box<dyn LedgerEntry>)
+    }
+}
+
+struct FakeEntry(Arc<Mutex<Vec<Finished>>>);
+
+impl LedgerEntry for FakeEntry {
+    fn finish(self: Box<Self>, finished: Finished) {
+        self.0.lock().unwrap().push(finished);
+    }
+}
+
+pub struct Bench {
+    pub dir: tempfile::TempDir,
+    pub gateway: Arc<Gateway>,
+    pub serving: Arc<FakeServing>,
+    pub flights: Arc<FlightTable>,
+    pub ledger: FakeLedger,
+}
+
+impl Bench {
+    pub fn new(limits: GatewayLimits) -> Self {
+        let (serving, flights, ledger) = (Arc::new(FakeServing::default()), FlightTable::new(), FakeLedger::default());
+        let parts = GatewayParts { keys: Arc::new(FakeKeys), serving: serving.clone(), ledger: Arc::new(ledger.clone()), flights: flights.clone() };
+        Self { dir: tempfile::tempdir().unwrap(), gateway: Gateway::new(parts, limits), serving, flights, ledger }
+    }
+
+    /// A bench with one engine that is offered as `tiny`.
+    pub fn with(acts: Vec<Act>) -> (Self, Engine) {
+        Self::with_limits(acts, GatewayLimits::default())
+    }
+
+    pub fn with_limits(acts: Vec<Act>, limits: GatewayLimits) -> (Self, Engine) {
+        let bench = Self::new(limits);
+        let engine = Engine::start(&bench.dir, "e0", acts);
+        bench.serving.offer(&[engine.socket.clone()]);
+        (bench, engine)
+    }
+
+    pub fn router(&self) -> Router {
+        self.gateway.router()
+    }
+
+    pub async fn ask(&self, request: Request<Body>) -> Response<Body> {
+        self.router().oneshot(request).await.unwrap()
+    }
+
+    pub async fn chat(&self, body: impl Into<Body>) -> Response<Body> {
+        self.ask(post("/v1/chat/completions", body)).await
+    }
+
+    /// The one charge of the one request of a test.
+    pub async fn the_charge(&self) -> Finished {
+        until(|| !self.ledger.charged.lock().unwrap().is_empty(), "nothing was charged").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let charged = self.ledger.charged.lock().unwrap();
+        assert_eq!(charged.len(), 1, "exactly one charge per request: {charged:?}");
+        assert_eq!(self.flights.of_model(&ModelId::from_stored("mdl_tiny")), 0, "the seat is free");
+        charged[0].clone()
+    }
+
+    /// Serves on a loopback port, for tests about connections.
+    pub async fn listen(&self) -> std::net::SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = self.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+}
+
+pub fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path).header("authorization", "Bearer vw_good").body(body.into()).unwrap()
+}
+
+pub async fn text(response: Response<Body>) -> String {
+    String::from_utf8(axum::body::to_bytes(response.into_body(), 100_000_000).await.unwrap().to_vec()).unwrap()
+}
+
+pub fn raw_post(body: &str) -> String {
+    format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer vw_good\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+pub async fn until(mut done: impl FnMut() -> bool, what: &str) {
+    let limit = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < limit, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

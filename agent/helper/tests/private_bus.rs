@@ -1,0 +1,142 @@
+//! The helper on a bus of its own: what a caller gets, and when the system manager is told to read its files again.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use warden_helper::bus::{self, NAME, PATH};
+use warden_helper::places::Places;
+use zbus::Connection;
+use zbus::connection::Builder;
+
+const DIGEST: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+struct Bus {
+    daemon: Child,
+    address: String,
+}
+
+impl Bus {
+    fn start() -> Self {
+        let mut daemon = Command::new("dbus-daemon")
+            .args(["--session", "--nofork", "--nopidfile", "--print-address"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("dbus-daemon (package dbus) is needed for this test");
+        let mut address = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self { daemon, address: address.trim().to_owned() }
+    }
+
+    fn builder(&self) -> Builder<'_> {
+        Builder::address(self.address.as_str())
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// Stands where the system manager would be and counts.
+struct Manager {
+    reloads: Arc<AtomicUsize>,
+}
+
+#[zbus::interface(name = "org.freedesktop.systemd1.Manager")]
+impl Manager {
+    fn reload(&self) {
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Bench {
+    bus: Bus,
+    top: tempfile::TempDir,
+    places: Places,
+    client: Connection,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let bus = Bus::start();
+        let top = tempfile::tempdir().unwrap();
+        let made = |name: &str| {
+            fs::create_dir(top.path().join(name)).unwrap();
+            top.path().join(name)
+        };
+        let places = Places { packs: made("packs"), revoked: top.path().join("revoked"), roots: made("roots"), engines: made("engines"), units: made("units") };
+        fs::write(places.packs.join(format!("{DIGEST}.raw")), b"pack").unwrap();
+        let client = bus.builder().build().await.unwrap();
+        Self { bus, top, places, client }
+    }
+
+    async fn call(&self, replica: &str, digest: &str, gpus: &[&str], memory: u64) -> Result<(), String> {
+        let body = (replica, digest, gpus, memory);
+        match self.client.call_method(Some(NAME), PATH, Some(NAME), "ActivatePack", &body).await {
+            Ok(_) => Ok(()),
+            Err(zbus::Error::MethodError(name, sentence, _)) => Err(format!("{name}: {}", sentence.unwrap_or_default())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_activation_over_the_bus_reloads_once_per_change() {
+    let bench = Bench::new().await;
+    let reloads = Arc::new(AtomicUsize::new(0));
+    let manager = Manager { reloads: reloads.clone() };
+    let _manager = bench.bus.builder().serve_at("/org/freedesktop/systemd1", manager).name("org.freedesktop.systemd1").build().await.unwrap();
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+
+    bench.call("a-0", DIGEST, &["0"], 0).await.unwrap();
+    bench.call("a-0", DIGEST, &["0"], 0).await.unwrap();
+    assert_eq!(reloads.load(Ordering::Relaxed), 1);
+    bench.call("a-0", DIGEST, &["0", "1"], 4096).await.unwrap();
+    assert_eq!(reloads.load(Ordering::Relaxed), 2);
+    let drop_in = fs::read_to_string(bench.places.units.join("warden-engine@a-0.service.d/50-warden.conf")).unwrap();
+    assert!(drop_in.contains("MemoryMax=4096") && drop_in.contains("DeviceAllow=/dev/nvidia1 rw"));
+}
+
+#[tokio::test]
+async fn every_refusal_has_its_name_and_a_sentence() {
+    let bench = Bench::new().await;
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    let other = DIGEST.replace('0', "9");
+    fs::write(&bench.places.revoked, "").unwrap();
+    for (replica, digest, gpu, name) in [
+        ("../x", DIGEST, "0", "BadReplica"),
+        ("a-0", "../../etc/shadow", "0", "BadDigest"),
+        ("a-0", other.as_str(), "0", "NoSuchPack"),
+        ("a-0", DIGEST, "sda", "BadGpu"),
+    ] {
+        let answer = bench.call(replica, digest, &[gpu], 0).await.unwrap_err();
+        assert!(answer.starts_with(&format!("org.lmwarden.Helper1.Error.{name}: ")), "{answer}");
+    }
+    fs::write(&bench.places.revoked, DIGEST).unwrap();
+    assert!(bench.call("a-0", DIGEST, &[], 0).await.unwrap_err().contains("Error.Revoked: "));
+    assert_eq!(fs::read_dir(&bench.places.roots).unwrap().count(), 0);
+    assert!(bench.top.path().join("engines").read_dir().unwrap().next().is_none());
+}
+
+#[tokio::test]
+async fn settings_the_system_manager_did_not_take_are_announced_again() {
+    let bench = Bench::new().await;
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    // Nobody answers for the system manager here.
+    for _ in 0..2 {
+        assert!(bench.call("a-0", DIGEST, &[], 0).await.unwrap_err().contains("Error.Io: "));
+    }
+}
+
+#[tokio::test]
+async fn an_idle_helper_gives_its_name_back_and_ends() {
+    let bench = Bench::new().await;
+    let service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), service.until_idle(Duration::from_millis(50))).await.unwrap().unwrap();
+}

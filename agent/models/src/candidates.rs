@@ -1,0 +1,62 @@
+//! Model files that lie in the models folder and are not registered yet.
+//!
+//! In: the folder and the paths already registered. Out: candidates with size and a suggested name. Judged by name and first letters
+//! only; registering looks closer. Blocking. Links that lead out of the folder are passed over.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use warden_domain::model::Candidate;
+
+use crate::{
+    inspect::{looks_like_a_model, size_of},
+    name,
+    place::Places,
+};
+
+const DEEPEST: u8 = 5;
+const MOST_ENTRIES: usize = 5000;
+const MOST_CANDIDATES: usize = 500;
+
+/// Candidates, ordered by path.
+pub(crate) fn find(places: &Places, registered: &BTreeSet<PathBuf>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let mut budget = MOST_ENTRIES;
+    walk(places.models_dir(), 0, &mut budget, &mut |path| {
+        let Ok(real) = path.canonicalize() else { return };
+        if found.len() < MOST_CANDIDATES && places.holds(&real) && !registered.contains(&real) && begins_like_one(&real) {
+            if let Some(size) = size_of(&real) {
+                found.push(Candidate { suggested_name: name::suggest(&real), path: real, size });
+            }
+        }
+    });
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found.dedup_by(|a, b| a.path == b.path);
+    found
+}
+
+fn walk(folder: &Path, depth: u8, budget: &mut usize, take: &mut impl FnMut(&Path)) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        if *budget == 0 {
+            return;
+        }
+        *budget -= 1;
+        let path = entry.path();
+        // The entry's own type, so that a link to a folder is not followed and cannot make a circle.
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth < DEEPEST => walk(&path, depth + 1, budget, take),
+            Ok(kind) if !kind.is_dir() && looks_like_a_model(&path) => take(&path),
+            _ => {}
+        }
+    }
+}
+
+fn begins_like_one(path: &Path) -> bool {
+    let mut letters = [0u8; 4];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut letters)).is_ok() && letters == *b"GGUF"
+}

@@ -1,0 +1,171 @@
+//! Looking at a model on disk: the file itself, all its parts, or the one model of a folder.
+//!
+//! In: a real path inside an allowed folder. Out: the path to give to an engine and the facts of the model, or a sentence that names
+//! the file and what is wrong with it. Blocking; callers run it off the async workers. Never opens anything but plain files.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::BufReader,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use nix::libc::O_NONBLOCK;
+use warden_domain::{
+    Problem, ProblemKind,
+    model::ModelFacts,
+    units::{Bytes, Tokens},
+};
+
+use crate::{
+    gguf::{Header, read_header},
+    split::part_of,
+};
+
+/// A model found whole.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The file to load; the first part of a split model.
+    pub(crate) path: PathBuf,
+    /// What its header says; the size counts all parts.
+    pub(crate) facts: ModelFacts,
+}
+
+/// Folder listings in sentences stop here.
+const NAMES_SHOWN: usize = 8;
+/// Files of a folder that are looked at.
+const FILES_LOOKED_AT: usize = 2000;
+
+/// Looks at a file or folder.
+pub(crate) fn inspect(path: &Path) -> Result<Found, Problem> {
+    if path.is_dir() { inspect_file(&only_model_in(path)?) } else { inspect_file(path) }
+}
+
+fn inspect_file(path: &Path) -> Result<Found, Problem> {
+    let parts = parts_of(path)?;
+    let mut size = 0u64;
+    let mut first = None;
+    for (number, part) in parts.iter().enumerate() {
+        let (header, length) = header_of(part)?;
+        size = size.saturating_add(length);
+        if number == 0 {
+            refuse_what_cannot_chat(part, &header, parts.len())?;
+            first = Some(header);
+        }
+    }
+    let header = first.unwrap_or_default();
+    Ok(Found {
+        path: parts.into_iter().next().unwrap_or_else(|| path.to_owned()),
+        facts: ModelFacts {
+            size: Bytes(size),
+            architecture: header.architecture,
+            title: header.title,
+            trained_context: header.trained_context.map(Tokens),
+            has_chat_template: Some(header.has_chat_template),
+        },
+    })
+}
+
+/// The file itself, or all parts of the set it belongs to. A part that is missing is named.
+fn parts_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let Some(part) = path.file_name().and_then(|n| n.to_str()).and_then(part_of) else { return Ok(vec![path.to_owned()]) };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let parts: Vec<PathBuf> = part.all_names().iter().map(|name| folder.join(name)).collect();
+    match parts.iter().find(|part| !part.is_file()) {
+        None => Ok(parts),
+        Some(gone) => Err(bad(path, &format!("is one of {} parts, and {} is not beside it", part.count, name_of(gone)))
+            .hint("Copy all parts of the model into the same folder.")),
+    }
+}
+
+fn header_of(path: &Path) -> Result<(Header, u64), Problem> {
+    let file = open_plain(path)?;
+    let size = file.metadata().map_err(|cause| unreadable(path, &cause))?.len();
+    let header = read_header(BufReader::with_capacity(64 * 1024, file), size).map_err(|fault| {
+        bad(path, &format!("cannot be used: {fault}"))
+            .hint("Copy the model again and compare its size with the original. Models for llama.cpp are files in the GGUF format.")
+    })?;
+    Ok((header, size))
+}
+
+/// Opens without waiting (a pipe would) and refuses everything that is not a plain file.
+fn open_plain(path: &Path) -> Result<File, Problem> {
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(|cause| unreadable(path, &cause))?;
+    match file.metadata() {
+        Ok(about) if about.is_file() => Ok(file),
+        Ok(_) => Err(bad(path, "is not a plain file").hint("Name a model file in the GGUF format, or a folder with one in it.")),
+        Err(cause) => Err(unreadable(path, &cause)),
+    }
+}
+
+fn refuse_what_cannot_chat(path: &Path, header: &Header, parts: usize) -> Result<(), Problem> {
+    let kind = header.kind.as_deref().unwrap_or("model");
+    if kind == "mmproj" || header.architecture.as_deref() == Some("clip") {
+        return Err(bad(path, "is only the image part (mmproj) of a model").hint("Name the language model that lies beside it."));
+    }
+    if kind == "adapter" {
+        return Err(bad(path, "is an adapter, not a whole model").hint("Name the model that the adapter was made for."));
+    }
+    if header.architecture.is_none() {
+        return Err(bad(path, "does not say which architecture it has").hint("Convert the model again with a present version of llama.cpp's tools."));
+    }
+    if header.tensors == 0 {
+        return Err(bad(path, "holds no weights, only a vocabulary").hint("Name the file with the weights."));
+    }
+    match header.split_count {
+        Some(count) if count > 1 && count != parts as u64 => Err(bad(path, &format!("is one of {count} parts, but its name does not say so"))
+            .hint("Give the parts their original names, such as model-00001-of-00003.gguf.")),
+        _ => Ok(()),
+    }
+}
+
+/// The one model of a folder, or a sentence that lists what is there.
+fn only_model_in(folder: &Path) -> Result<PathBuf, Problem> {
+    let mut models: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(|cause| unreadable(folder, &cause))?
+        .take(FILES_LOOKED_AT)
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| looks_like_a_model(path))
+        .collect();
+    models.sort();
+    match models.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(bad(folder, "holds no model file").hint("Name a folder with one file whose name ends in .gguf, or name the file itself.")),
+        many => {
+            let names: Vec<String> = many.iter().take(NAMES_SHOWN).map(|path| name_of(path)).collect();
+            let more = if many.len() > NAMES_SHOWN { format!(" and {} more", many.len() - NAMES_SHOWN) } else { String::new() };
+            Err(bad(folder, &format!("holds {} models: {}{more}", many.len(), names.join(", "))).hint("Name the file you want."))
+        }
+    }
+}
+
+/// By its name: a GGUF file that is neither a later part of a set nor the image part of another model.
+pub(crate) fn looks_like_a_model(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return false };
+    let later_part = part_of(name).is_some_and(|part| part.number > 1);
+    name.ends_with(".gguf") && !name.starts_with('.') && !name.contains("mmproj") && !later_part && path.is_file()
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn bad(path: &Path, what: &str) -> Problem {
+    Problem::new(ProblemKind::BadModelFile, format!("{} {what}.", path.display())).param("path")
+}
+
+fn unreadable(path: &Path, cause: &std::io::Error) -> Problem {
+    let what = match cause.kind() {
+        std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "may not be read by the agent".to_owned(),
+        _ => format!("cannot be read ({cause})"),
+    };
+    bad(path, &what).hint("Check that the file is there and that the agent's user may read it.")
+}
+
+/// Size of a model by its directory entries alone, all parts together.
+pub(crate) fn size_of(path: &Path) -> Option<Bytes> {
+    let parts = parts_of(path).ok()?;
+    parts.iter().map(|part| fs::metadata(part).ok().map(|about| Bytes(about.len()))).sum()
+}

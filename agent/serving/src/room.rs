@@ -1,0 +1,129 @@
+//! The room from outside: the port that api, pages and gateway use.
+//!
+//! Reads never wait: they take the last snapshot. Wishes go through the reconciler one after the other, so that of two people who press
+//! the same button one wins and the other is told so.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+use warden_domain::{
+    Problem, ProblemKind,
+    change::Changes,
+    engine::{Engines, PackState},
+    ids::ModelId,
+    model::{Model, ModelState, Registry},
+    replica::{InFlight, ReplicaTable, Serving},
+};
+use warden_store::Store;
+
+use crate::{
+    name::replica_id,
+    plan::obstacle,
+    reconciler::{Command, Reconciler},
+    work::Tools,
+};
+
+/// What the room works with.
+pub struct ServingParts {
+    /// Keeps what is wanted.
+    pub store: Store,
+    /// Knows the models.
+    pub registry: Arc<dyn Registry>,
+    /// Runs the engines.
+    pub engines: Arc<dyn Engines>,
+    /// Knows the requests in flight.
+    pub flights: Arc<dyn InFlight>,
+    /// Where news goes to and comes from.
+    pub changes: Changes,
+}
+
+/// Snapshots of the room, swapped by the reconciler.
+#[derive(Default)]
+pub(crate) struct Boards {
+    pub(crate) table: ArcSwap<ReplicaTable>,
+    pub(crate) states: ArcSwap<BTreeMap<ModelId, ModelState>>,
+}
+
+/// Desired against observed, for all models.
+pub struct ServingRoom {
+    commands: mpsc::Sender<Command>,
+    boards: Arc<Boards>,
+    registry: Arc<dyn Registry>,
+    engines: Arc<dyn Engines>,
+}
+
+impl ServingRoom {
+    /// Adopts the engines that run, looks at each once, and starts what was wanted before and does not run. Returns with the table
+    /// filled by what answers already. Dropping the room leaves the engines running.
+    ///
+    /// # Errors
+    /// `DiskFull` or `Internal` when the store cannot be read. Engines that cannot be reached (no D-Bus) are no error: models wait.
+    pub async fn start(parts: ServingParts) -> Result<Arc<Self>, Problem> {
+        let boards = Arc::new(Boards::default());
+        let (commands, queue) = mpsc::channel(64);
+        let (events, reports) = mpsc::unbounded_channel();
+        let tools = Tools { registry: Arc::clone(&parts.registry), engines: Arc::clone(&parts.engines), flights: parts.flights, events };
+        let mut reconciler = Reconciler::new(parts.store, tools, parts.changes, Arc::clone(&boards), reports);
+        reconciler.wake_up().await?;
+        tokio::spawn(reconciler.run(queue));
+        Ok(Arc::new(Self { commands, boards, registry: parts.registry, engines: parts.engines }))
+    }
+
+    /// Ends the room. With `stop_engines` the engines are stopped too (what is wanted stays recorded); without, they go on and the next
+    /// agent adopts them. Ends within about 40 s.
+    pub async fn shutdown(&self, stop_engines: bool) {
+        let (done, ended) = oneshot::channel();
+        if self.commands.send(Command::Shutdown { stop_engines, done }).await.is_ok() {
+            let _ = ended.await;
+        }
+    }
+
+    async fn ask(&self, make: impl FnOnce(oneshot::Sender<Result<(), Problem>>) -> Command) -> Result<(), Problem> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(make(reply)).await.map_err(|_| stopping())?;
+        answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    async fn engine_is_there(&self, model: &Model) -> Result<(), Problem> {
+        let packs = self.engines.packs().await;
+        let coming = packs.iter().any(|pack| pack.engine == model.config.engine && !matches!(pack.state, PackState::Broken { .. }));
+        match obstacle(model.config.engine, &packs) {
+            Some(reason) if !coming => Err(Problem::new(ProblemKind::EngineUnavailable, reason.message)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Serving for ServingRoom {
+    fn table(&self) -> Arc<ReplicaTable> {
+        self.boards.table.load_full()
+    }
+
+    fn states(&self) -> Arc<BTreeMap<ModelId, ModelState>> {
+        self.boards.states.load_full()
+    }
+
+    async fn load(&self, id: &ModelId) -> Result<(), Problem> {
+        let model = self.registry.get(id).await?;
+        self.registry.verify(id).await?;
+        self.engine_is_there(&model).await?;
+        self.ask(|reply| Command::Load { model, reply }).await
+    }
+
+    async fn unload(&self, id: &ModelId) -> Result<(), Problem> {
+        let model = self.registry.get(id).await?;
+        self.ask(|reply| Command::Unload { id: model.id, reply }).await
+    }
+
+    async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem> {
+        let model = self.registry.get(id).await?;
+        Ok(self.engines.log_tail(&replica_id(&model), lines).await)
+    }
+}
+
+fn stopping() -> Problem {
+    Problem::new(ProblemKind::ShuttingDown, "The agent is stopping and takes no more changes.").retry_after(std::time::Duration::from_secs(5))
+}

@@ -1,0 +1,172 @@
+//! The schema and its way forward. Each migration runs in one transaction and says from which version on its result can still be
+//! read, so that an older agent (after a rollback of the OS) opens a newer database whenever that is safe, and refuses it with a
+//! sentence when it is not. Never goes backward.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use crate::StoreError;
+
+struct Migration {
+    version: i64,
+    /// The oldest version of this program that can work with a database after this migration.
+    readable_from: i64,
+    sql: &'static str,
+}
+
+const MIGRATIONS: &[Migration] = &[Migration { version: 1, readable_from: 1, sql: FIRST }];
+
+const FIRST: &str = "
+CREATE TABLE accounts (
+    id TEXT PRIMARY KEY,
+    username TEXT NOT NULL UNIQUE COLLATE NOCASE,
+    role TEXT NOT NULL,
+    password_hash TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    disabled_at INTEGER
+) STRICT;
+CREATE TABLE sessions (
+    id_hash BLOB PRIMARY KEY,
+    account_id TEXT NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+    csrf TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sessions_by_expiry ON sessions (expires_at);
+CREATE TABLE keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    prefix TEXT NOT NULL,
+    secret_hash BLOB NOT NULL UNIQUE,
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL REFERENCES accounts (id),
+    revoked_at INTEGER,
+    last_used_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX keys_name_in_use ON keys (name) WHERE revoked_at IS NULL;
+CREATE TABLE models (
+    id TEXT PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    served_name TEXT NOT NULL UNIQUE,
+    path TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    context INTEGER,
+    slots INTEGER NOT NULL,
+    facts TEXT NOT NULL
+) STRICT;
+CREATE TABLE desired (
+    model_id TEXT PRIMARY KEY REFERENCES models (id) ON DELETE CASCADE,
+    wanted INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE usage_minute (
+    minute INTEGER NOT NULL,
+    key_id TEXT NOT NULL,
+    model_id TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    requests_without_counts INTEGER NOT NULL,
+    prompt INTEGER NOT NULL,
+    cached INTEGER NOT NULL,
+    completion INTEGER NOT NULL,
+    PRIMARY KEY (minute, key_id, model_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX usage_by_key ON usage_minute (key_id);
+CREATE TABLE requests (
+    id TEXT PRIMARY KEY,
+    key_id TEXT NOT NULL,
+    model_id TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    duration_ms INTEGER NOT NULL,
+    first_byte_ms INTEGER,
+    prompt INTEGER,
+    cached INTEGER,
+    completion INTEGER,
+    outcome TEXT NOT NULL,
+    status INTEGER NOT NULL
+) STRICT;
+CREATE INDEX requests_by_start ON requests (started_at);
+CREATE TABLE settings (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    account_id TEXT,
+    action TEXT NOT NULL,
+    subject TEXT,
+    outcome TEXT NOT NULL
+) STRICT;
+";
+
+/// Brings the database to the newest known version, or accepts a newer one that says it can be read.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    migrate_with(connection, path, MIGRATIONS)
+}
+
+fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<(), StoreError> {
+    let known = migrations.last().map_or(0, |m| m.version);
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(
+        "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY, readable_from INTEGER NOT NULL, applied_at INTEGER NOT NULL) STRICT;",
+    )?;
+    tx.commit()?;
+    let (found, readable_from): (i64, i64) =
+        connection
+            .query_row("SELECT coalesce(max(version), 0), coalesce(max(readable_from), 0) FROM schema", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if found > known && readable_from > known {
+        return Err(StoreError::Newer { path: path.to_owned(), found, readable_from, known });
+    }
+    for step in migrations.iter().filter(|m| m.version > found) {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute_batch(step.sql)?;
+        tx.execute(
+            "INSERT INTO schema (version, readable_from, applied_at) VALUES (?1, ?2, ?3)",
+            params![step.version, step.readable_from, crate::moment::to_ms(warden_domain::clock::now())],
+        )?;
+        tx.commit()?;
+        tracing::info!(version = step.version, "database schema migrated");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEXT: Migration = Migration { version: 2, readable_from: 1, sql: "CREATE TABLE more (id INTEGER PRIMARY KEY) STRICT;" };
+    const FAR: Migration = Migration { version: 3, readable_from: 3, sql: "DROP TABLE settings;" };
+    const ONE: Migration = Migration { version: 1, readable_from: 1, sql: FIRST };
+
+    fn newest(c: &Connection) -> i64 {
+        c.query_row("SELECT max(version) FROM schema", [], |r| r.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_rolled_back_agent_still_opens_a_database_that_says_it_may() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT]).unwrap();
+        migrate_with(&mut c, Path::new("x"), &[ONE]).unwrap();
+        assert_eq!(newest(&c), 2);
+    }
+
+    #[test]
+    fn a_rolled_back_agent_refuses_a_database_it_would_misread_and_names_it() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT, FAR]).unwrap();
+        let text = migrate_with(&mut c, Path::new("/state/config.db"), &[ONE]).unwrap_err().to_string();
+        assert!(text.contains("/state/config.db") && text.contains("newer"), "{text}");
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_version_before_it() {
+        let mut c = Connection::open_in_memory().unwrap();
+        let broken = Migration { version: 2, readable_from: 1, sql: "CREATE TABLE half (id INTEGER) STRICT; CREATE NONSENSE;" };
+        assert!(migrate_with(&mut c, Path::new("x"), &[ONE, broken]).is_err());
+        assert_eq!(newest(&c), 1);
+        assert!(c.prepare("SELECT * FROM half").is_err(), "the first half of the migration must be gone");
+        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT]).unwrap();
+        assert_eq!(newest(&c), 2);
+    }
+}

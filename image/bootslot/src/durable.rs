@@ -1,0 +1,45 @@
+//! The write order that survives a power cut at any point: a new file beside the old one, its bytes on the medium, the name switched,
+//! the folder on the medium. A reader sees the old content or the new one, never a part.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Puts `bytes` in place of `path`.
+///
+/// # Errors
+/// What the system says about the folder, the new file or the rename; the old content is then still there.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a path with a folder is needed"))?;
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a path with a name is needed"))?;
+    let fresh = folder.join(format!(".{}.new", name.to_string_lossy()));
+    let mut file = File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&fresh, path)?;
+    sync_folder(folder)
+}
+
+/// Puts a folder's names on the medium.
+///
+/// # Errors
+/// What the system says about opening or syncing it.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_new_content_takes_the_place_and_nothing_else_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("count");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,159 @@
+//! The verbs: which steps they are made of, in which order.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::binaries::Binaries;
+use crate::cli::{BuildArgs, CheckArgs, Flavour, PackArgs, Profile};
+use crate::fault::{Done, Fault};
+use crate::keys::Keys;
+use crate::lockfile::Lock;
+use crate::rootfs::{self, Parts};
+use crate::seal::seal;
+use crate::steps::{note, step};
+use crate::stock::{Kernel, Stock};
+use crate::uki::{self, Ingredients};
+use crate::workshop::Workshop;
+use crate::{audit, data, disk, files, initrd, manifest, pack};
+
+/// What `root` leaves for the steps after it.
+struct Built {
+    root: PathBuf,
+    kernel: Kernel,
+    binaries: Binaries,
+    keys: Keys,
+    builder: warden_vm::BuilderRoot,
+    lock: Lock,
+}
+
+/// Builds the root tree and checks it.
+pub(crate) fn root(shop: &Workshop, args: &BuildArgs) -> Done {
+    make_root(shop, args).map(drop)
+}
+
+fn make_root(shop: &Workshop, args: &BuildArgs) -> Done<Built> {
+    let mut stock = Stock::open(shop)?;
+    let builder = stock.builder()?;
+    let base = stock.base()?;
+    let kernel = stock.kernel(args.profile, &builder)?;
+    compare_with_lock(shop, stock.lock(), args.release)?;
+    let keys = Keys::open(shop.keys(), &builder)?;
+    let binaries = Binaries::make(shop, args.as_they_are)?;
+    let root = shop.out(args.flavour).join("root");
+    let parts = Parts { base: &base, kernel: &kernel, binaries: &binaries, keys: &keys, builder: &builder };
+    rootfs::build(shop, args.flavour, &parts, &root)?;
+    step("root: static check", || refuse_findings(audit::findings(&root, args.flavour)?))?;
+    let lock = stock.lock().clone();
+    Ok(Built { root, kernel, binaries, keys, builder, lock })
+}
+
+/// Builds everything up to the disk.
+pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
+    let start = Instant::now();
+    let built = make_root(shop, args)?;
+    let out = shop.out(args.flavour);
+    let sealed = seal(shop, &built.builder, &built.root, &out, args.release)?;
+    let initrd = initrd::build(shop, &built.builder, args.profile, args.flavour, &built.kernel, &built.binaries, &out)?;
+    let ingredients = Ingredients {
+        builder: &built.builder,
+        keys: &built.keys,
+        kernel: &built.kernel,
+        cache: &shop.cache,
+        initrd: &initrd,
+        root: &built.root,
+        sealed: &sealed,
+    };
+    let boot = uki::build(&ingredients, args.flavour, &out)?;
+    let tree = out.join("data");
+    let pack = if args.with_pack { Some(newest_pack(shop)?) } else { None };
+    data::fill(&tree, &built.root, pack.as_ref(), args.seed_data.as_deref())?;
+    disk::build(shop, &built.builder, args.profile, &sealed, &boot, Some(&tree), &out)?;
+    manifest::write(&out, shop.version(), args.flavour, args.profile, &built.kernel.release, &sealed, &built.lock)?;
+    note(&format!("root.img {} MiB, UKI {} MiB", files::length(&sealed.image)? >> 20, files::length(&boot.uki)? >> 20));
+    note(&format!("{} in {:.1} s", out.strip_prefix(&shop.project).unwrap_or(&out).join("disk.img").display(), start.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// Builds the packs and prints their digests.
+pub(crate) fn packs(shop: &Workshop, args: &PackArgs) -> Done {
+    let builder = Stock::open(shop)?.builder()?;
+    let keys = Keys::open(shop.keys(), &builder)?;
+    let binary = pack::engine_binary(shop, args.engine.clone())?;
+    let binary = binary.canonicalize().map_err(Fault::io("no such engine", &binary))?;
+    for (pack, kind) in pack::build(shop, &builder, &keys, &binary)?.iter().zip(["signed", "unsigned", "flipped"]) {
+        note(&format!("{kind:<9} {}.raw  {} MiB", pack.digest, files::length(&pack.path)? >> 20));
+    }
+    Ok(())
+}
+
+fn newest_pack(shop: &Workshop) -> Done<pack::Pack> {
+    let dir = shop.packs().join("signed");
+    let found = files::walk(&dir).unwrap_or_default().into_iter().find(|p| p.extension().is_some_and(|e| e == "raw"));
+    let path = found.ok_or_else(|| Fault::refused(dir.display().to_string(), "no pack was built yet", "run `warden-image packs` first"))?;
+    let digest = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(pack::Pack { path, digest })
+}
+
+/// Checks a built root, and the test flavour against production.
+pub(crate) fn check_root(shop: &Workshop, args: &CheckArgs) -> Done {
+    let root = args.root.clone().unwrap_or_else(|| shop.out(args.flavour).join("root"));
+    if !root.is_dir() {
+        return Err(Fault::refused(root.display().to_string(), "there is no such root tree", "run `warden-image root` first"));
+    }
+    let mut found = audit::findings(&root, args.flavour)?;
+    let production = shop.out(Flavour::Production).join("root");
+    if args.flavour == Flavour::Test {
+        if !production.is_dir() {
+            return Err(Fault::refused(production.display().to_string(), "there is no production root to compare with", "build it first"));
+        }
+        found.extend(audit::differences(&production, &root)?);
+    }
+    let count = files::walk(&root)?.len();
+    refuse_findings(found)?;
+    println!("{} root: {count} paths, nothing found that must not be there", args.flavour.name());
+    Ok(())
+}
+
+/// Renews every cached tree and writes the lock file.
+pub(crate) fn lock(shop: &Workshop, profile: Profile) -> Done {
+    files::remove(&shop.cache.join(format!("{}.dates", shop.recipe.suite)))?;
+    files::remove(&shop.cache.join("builder"))?;
+    let mut stock = Stock::open(shop)?;
+    let builder = stock.builder()?;
+    stock.base()?;
+    stock.kernel(profile, &builder)?;
+    let path = shop.image("packages.lock");
+    let mut lock = Lock::parse(&files::read(&path).unwrap_or_default());
+    for line in lock.differences(stock.lock()) {
+        note(&line);
+    }
+    lock.replace_sets(stock.lock().clone());
+    files::write(&path, lock.text())
+}
+
+/// A development build takes newer packages and says so; a release must be made of the locked ones.
+fn compare_with_lock(shop: &Workshop, now: &Lock, release: bool) -> Done {
+    let path = shop.image("packages.lock");
+    let differences = Lock::parse(&files::read(&path).unwrap_or_default()).differences(now);
+    for line in differences.iter().take(10) {
+        note(line);
+    }
+    if differences.len() > 10 {
+        note(&format!("… and {} more differences from image/packages.lock", differences.len() - 10));
+    }
+    if release && !differences.is_empty() {
+        return Err(Fault::refused(
+            "release build",
+            format!("{} packages differ from image/packages.lock", differences.len()),
+            "run `warden-image lock`, test, and commit the file",
+        ));
+    }
+    Ok(())
+}
+
+fn refuse_findings(found: Vec<String>) -> Done {
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(Fault::refused("root tree", found.join("; "), "take it out by image/recipe.toml or the overlay"))
+}

@@ -1,0 +1,51 @@
+//! The first program of the initrd. It trusts nothing but the signed command line: it finds the disk it was started from, mounts state,
+//! counts the start, opens the verified root of the named slot and hands over to it. It never formats, never guesses between two disks and
+//! never starts a shell; what it cannot solve it says in one line and restarts, so that the loader's counting goes on.
+
+mod bootdisk;
+mod cmdline;
+mod count;
+mod disks;
+mod fatal;
+mod files;
+mod gpt;
+mod handover;
+mod modules;
+mod mounts;
+mod say;
+mod state;
+mod trouble;
+mod verity;
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use fatal::Fatal;
+
+fn main() {
+    let Err(fatal) = start();
+    say::urgent(&format!("initrd: FATAL {fatal}"));
+    handover::restart_after(std::time::Duration::from_secs(5));
+}
+
+fn start() -> Result<Infallible, Fatal> {
+    mounts::system_folders()?;
+    modules::load(Path::new("/m"));
+    let test_flavour = Path::new("/etc/warden-test-flavour").exists();
+    let line = files::read("/proc/cmdline")?;
+    let cmdline = cmdline::parse(&line, test_flavour)?;
+
+    let layout = disks::wait_for_boot_disk(mounts::loader_partition())?;
+    files::make("/run/udev/rules.d/60-warden-disk.rules", &bootdisk::udev_rules(&layout))?;
+    let state = state::mount(layout.state.as_ref());
+    let count = state.count_start(cmdline.slot);
+    if count.is_some_and(count::in_trouble) {
+        trouble::face(&layout, cmdline.slot, &state)?;
+    }
+
+    verity::open(&disks::node(layout.root(cmdline.slot)), &cmdline)?;
+    mounts::root()?;
+    state.hand_over()?;
+    say::milestone(&format!("initrd: slot {} on {} is verified and mounted", cmdline.slot, layout.disk));
+    handover::start_system()
+}

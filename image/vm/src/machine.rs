@@ -1,0 +1,137 @@
+//! The description of a guest and, from it, QEMU's command line. Pure: files named here are neither looked at nor made.
+//!
+//! Emulation is always in software: a `/dev/kvm` that exists may still not be able to run a stock kernel.
+
+use std::path::{Path, PathBuf};
+
+/// A port of the host that leads to one of the guest's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forward {
+    /// Port on 127.0.0.1.
+    pub host: u16,
+    /// Port on the guest's DHCP address.
+    pub guest: u16,
+}
+
+/// How the guest starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Boot {
+    /// Firmware, boot loader, entries: the whole chain of the disk.
+    Uefi,
+    /// Kernel and initrd given from outside, for quick looks at the root.
+    Direct(DirectBoot),
+}
+
+/// The files of a direct boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectBoot {
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The initrd.
+    pub initrd: PathBuf,
+    /// The kernel command line.
+    pub command_line: String,
+}
+
+/// A guest to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// How it starts.
+    pub boot: Boot,
+    /// The disk image (raw); it is never written, the run has its own overlay.
+    pub disk: PathBuf,
+    /// Further raw disks, also behind overlays.
+    pub more_disks: Vec<PathBuf>,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Forwarded ports.
+    pub forwards: Vec<Forward>,
+}
+
+impl Machine {
+    /// A guest that boots `disk` through UEFI with 1 GiB, two CPUs and no forwarded port.
+    pub fn from_disk(disk: impl Into<PathBuf>) -> Self {
+        Self { boot: Boot::Uefi, disk: disk.into(), more_disks: Vec::new(), memory_mib: 1024, cpus: 2, forwards: Vec::new() }
+    }
+}
+
+/// The files of one run.
+pub(crate) struct RunFiles {
+    pub(crate) vars: PathBuf,
+    pub(crate) overlays: Vec<PathBuf>,
+    pub(crate) console: PathBuf,
+    pub(crate) shell: PathBuf,
+    pub(crate) qmp: PathBuf,
+}
+
+pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
+pub(crate) const FIRMWARE_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
+pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
+    let mut args: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| args.extend(words.iter().map(|w| (*w).to_owned()));
+    add(&["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-display", "none"]);
+    add(&["-smp", &machine.cpus.to_string(), "-m", &machine.memory_mib.to_string()]);
+    add(&["-device", "virtio-rng-pci", "-device", "i6300esb", "-watchdog-action", "reset"]);
+    add(&["-chardev", &format!("file,id=console,path={}", text(&run.console)), "-serial", "chardev:console"]);
+    add(&["-chardev", &format!("socket,id=shell,server=on,wait=off,path={}", text(&run.shell)), "-serial", "chardev:shell"]);
+    add(&["-qmp", &format!("unix:{},server=on,wait=off", text(&run.qmp))]);
+    match &machine.boot {
+        Boot::Uefi => {
+            add(&["-drive", &format!("if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}")]);
+            add(&["-drive", &format!("if=pflash,format=raw,unit=1,file={}", text(&run.vars))]);
+        }
+        Boot::Direct(direct) => {
+            add(&["-kernel", &text(&direct.kernel), "-initrd", &text(&direct.initrd), "-append", &direct.command_line]);
+        }
+    }
+    for (n, overlay) in run.overlays.iter().enumerate() {
+        add(&["-drive", &format!("if=none,id=disk{n},format=qcow2,cache=unsafe,discard=unmap,file={}", text(overlay))]);
+        add(&["-device", &format!("virtio-blk-pci,drive=disk{n},serial=DISK{n},bootindex={n}")]);
+    }
+    let mut network = "user,model=virtio-net-pci".to_owned();
+    for forward in &machine.forwards {
+        network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{}", forward.host, forward.guest));
+    }
+    add(&["-nic", &network]);
+    args
+}
+
+/// QEMU reads a comma as the end of a value; a doubled one stands for itself.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> RunFiles {
+        RunFiles { vars: "/r/vars".into(), overlays: vec!["/r/a,b.qcow2".into()], console: "/r/c".into(), shell: "/r/s".into(), qmp: "/r/q".into() }
+    }
+
+    #[test]
+    fn hardware_emulation_is_never_asked_for() {
+        let args = arguments(&Machine::from_disk("/d"), &run()).join(" ");
+        assert!(args.contains("-accel tcg,thread=multi") && !args.contains("kvm"));
+    }
+
+    #[test]
+    fn forwarded_ports_listen_on_loopback_only() {
+        let mut machine = Machine::from_disk("/d");
+        machine.forwards.push(Forward { host: 18080, guest: 8080 });
+        assert!(arguments(&machine, &run()).iter().any(|a| a.ends_with("hostfwd=tcp:127.0.0.1:18080-:8080")));
+    }
+
+    #[test]
+    fn a_comma_in_a_path_does_not_become_an_option() {
+        assert!(arguments(&Machine::from_disk("/d"), &run()).iter().any(|a| a.ends_with("file=/r/a,,b.qcow2")));
+    }
+
+    #[test]
+    fn the_golden_disk_is_not_on_the_command_line() {
+        assert!(!arguments(&Machine::from_disk("/golden.img"), &run()).iter().any(|a| a.contains("golden")));
+    }
+}

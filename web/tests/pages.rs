@@ -1,0 +1,238 @@
+//! Renders every page over ports in memory, in both languages and themes, as a browser would get it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../../tests/fakes/ports.rs"]
+mod ports;
+#[path = "pages/visitor.rs"]
+mod visitor;
+
+use ports::{CLAIM_CODE, World};
+use visitor::Browser;
+use warden_domain::{
+    Problem, ProblemKind,
+    access::Role,
+    engine::PackState,
+    model::StateWord,
+    units::Tokens,
+    usage::UsageTotals,
+};
+
+/// A box with something in every state.
+fn furnished() -> World {
+    let world = World::claimed();
+    for (name, word) in [("tiny", StateWord::Running), ("coming", StateWord::Loading), ("broken", StateWord::Failed), ("later", StateWord::Waiting), ("idle", StateWord::Stopped)] {
+        world.add_model(name, Some("A <title> & more"), Some(word));
+    }
+    world.lay_file("found", 97_933_721);
+    world.add_key("app", UsageTotals { requests: 1284, requests_without_counts: 3, prompt: Tokens(2_912_400), cached: Tokens(17), completion: Tokens(402) }, true, false);
+    world.add_key("old", UsageTotals::default(), false, true);
+    world
+}
+
+/// Every page behind the login.
+const PAGES: &[&str] = &[
+    "/ui/", "/ui/models", "/ui/models/new", "/ui/models/mdl_tiny", "/ui/models/mdl_coming", "/ui/models/mdl_broken", "/ui/models/mdl_later", "/ui/models/mdl_tiny/unload", "/ui/models/mdl_idle/remove",
+    "/ui/keys", "/ui/keys/new", "/ui/keys/key_app/revoke", "/ui/chat", "/ui/setup/model", "/ui/setup/model/mdl_coming", "/ui/setup/model/mdl_tiny", "/ui/setup/done", "/ui/kit",
+];
+
+#[tokio::test]
+async fn every_page_is_there_in_both_languages_and_themes() {
+    let world = furnished();
+    for (lang, word) in [("en", "Models"), ("hi", "मॉडल")] {
+        for theme in ["auto", "light", "dark"] {
+            let browser = Browser::signed_in(&world).look(lang, theme);
+            for path in PAGES {
+                let page = browser.get(path).await;
+                assert_eq!(page.status, 200, "{path}");
+                assert!(page.text.contains(&format!("<html lang=\"{lang}\" data-theme=\"{theme}\">")), "{path}");
+                if !path.starts_with("/ui/setup") {
+                    assert!(page.text.contains(&format!("<span>{word}</span>")), "{path} in {lang}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_page_carries_a_script_or_style_of_its_own() {
+    let world = furnished();
+    let mut pages = Vec::new();
+    for path in PAGES {
+        pages.push((*path, Browser::signed_in(&world).get(path).await));
+    }
+    for path in ["/ui/login", "/ui/nothing-here"] {
+        pages.push((path, Browser::anonymous(&world).get(path).await));
+    }
+    pages.push(("/ui/setup", Browser::anonymous(&World::fresh()).get("/ui/setup").await));
+    for (path, page) in pages {
+        let csp = page.header("content-security-policy");
+        assert!(csp.starts_with("default-src 'self';") && !csp.contains("unsafe"), "{path}: {csp}");
+        assert_eq!(page.header("x-content-type-options"), "nosniff", "{path}");
+        assert!(!page.text.contains("<style") && !page.text.contains(" style=") && !page.text.contains("javascript:"), "{path}");
+        for tag in page.text.split("<script").skip(1) {
+            let (opening, rest) = tag.split_once('>').unwrap();
+            assert!(opening.contains(" src=\"/ui/assets/") && rest.starts_with("</script>"), "{path}: <script{opening}>");
+        }
+        let handler = page.text.split(" on").skip(1).find(|rest| rest.split(['=', ' ', '<']).next().is_some_and(|name| name.len() > 2 && name.bytes().all(|b| b.is_ascii_lowercase())) && rest.contains("=\"") && rest.find('=') < rest.find(' '));
+        assert_eq!(handler, None, "{path}");
+        assert!(!page.text.contains("A <title>"), "{path}: text from a model file must be escaped");
+    }
+}
+
+#[tokio::test]
+async fn every_asset_a_page_names_exists_and_may_be_kept_for_ever() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world);
+    let page = browser.get("/ui/chat").await;
+    let assets: Vec<&str> = page.text.split('"').filter(|text| text.starts_with("/ui/assets/")).collect();
+    assert!(assets.len() >= 6);
+    for url in assets {
+        let asset = browser.get(url).await;
+        assert_eq!(asset.status, 200, "{url}");
+        assert!(asset.header("cache-control").contains("immutable"), "{url}");
+    }
+    assert_eq!(browser.get("/ui/assets/0123456789abcdef/console.css").await.status, 404);
+}
+
+#[tokio::test]
+async fn whoever_is_not_signed_in_is_led_to_the_door() {
+    let claimed = World::claimed();
+    let page = Browser::anonymous(&claimed).get("/ui/keys").await;
+    assert_eq!((page.status, page.header("location")), (303, "/ui/login?next=/ui/keys".to_owned()));
+    let fragment = Browser::anonymous(&claimed).htmx().get("/ui/keys").await;
+    assert_eq!((fragment.status, fragment.header("hx-redirect")), (401, "/ui/login?next=/ui/keys".to_owned()));
+    let fresh = Browser::anonymous(&World::fresh()).get("/ui/").await;
+    assert_eq!(fresh.header("location"), "/ui/setup");
+    assert_eq!(Browser::anonymous(&claimed).get("/").await.header("location"), "/ui/");
+}
+
+#[tokio::test]
+async fn the_wizard_leads_from_the_claim_code_to_a_key_shown_once() {
+    let world = World::fresh();
+    world.lay_file("found", 97_933_721);
+    let anonymous = Browser::anonymous(&world);
+
+    let wrong = anonymous.post("/ui/setup", "claim_code=WRONG&username=ada&password=a+long+enough+password").await;
+    assert_eq!(wrong.status, 403);
+    assert!(wrong.text.contains("not the one of this box") && !wrong.text.contains("a long enough password"));
+    let short = anonymous.post("/ui/setup", &format!("claim_code={CLAIM_CODE}&username=ada&password=short")).await;
+    assert_eq!(short.status, 422);
+    assert!(short.text.contains("12 characters"));
+
+    let claimed = anonymous.post("/ui/setup", &format!("claim_code={CLAIM_CODE}&username=ada&password=a+long+enough+password")).await;
+    assert_eq!((claimed.status, claimed.header("location")), (303, "/ui/setup/model".to_owned()));
+    let cookie = claimed.header("set-cookie");
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let again = anonymous.post("/ui/setup", &format!("claim_code={CLAIM_CODE}&username=eve&password=a+long+enough+password")).await;
+    assert_eq!(again.status, 409);
+
+    let browser = Browser::with_cookie(&world, &cookie).htmx();
+    let begun = browser.post("/ui/setup/model", "candidate=%2Fdata%2Fmodels%2Ffound.gguf").await;
+    let follow = begun.header("hx-redirect");
+    assert!(follow.starts_with("/ui/setup/model/mdl_"), "{follow}");
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let loaded = browser.get(&follow).await;
+    assert!(loaded.text.contains("data-model-state=\"running\""));
+
+    let done = browser.post(&follow.replace("/model/", "/finish/"), "").await;
+    assert!(done.text.contains("vw_Zk3nQ8rT1vXy6bD0fHj2LmPs5uWa9cEgIiKoMqOtRwU"));
+    assert!(!browser.get("/ui/setup/done").await.text.contains("vw_Zk3n"));
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_a_sentence_and_a_right_one_goes_where_it_was_meant_to() {
+    let world = World::claimed();
+    let browser = Browser::anonymous(&world);
+    let wrong = browser.post("/ui/login", "username=ada&password=nope&next=/ui/keys").await;
+    assert_eq!(wrong.status, 401);
+    assert!(wrong.text.contains("name or password is wrong") && wrong.text.contains("value=\"ada\"") && !wrong.text.contains("nope"));
+    let right = browser.post("/ui/login", "username=ada&password=a+long+enough+password&next=//evil.example").await;
+    assert_eq!((right.status, right.header("location")), (303, "/ui/".to_owned()));
+    let signed = Browser::with_cookie(&world, &right.header("set-cookie")).htmx();
+    let left = signed.post("/ui/logout", "").await;
+    assert_eq!(left.header("hx-redirect"), "/ui/login");
+    assert!(left.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(signed.get("/ui/").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_changing_call_without_the_proof_of_the_session_is_refused() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    assert_eq!(browser.post_without_proof("/ui/models/mdl_tiny/unload").await.status, 403);
+    assert!(browser.get("/ui/models").await.text.contains("Unload"));
+    assert_eq!(browser.post("/ui/models/mdl_tiny/unload", "").await.status, 204);
+}
+
+#[tokio::test]
+async fn an_admin_reads_what_an_unload_will_stop_before_it_happens() {
+    let world = furnished();
+    world.edit(|m| m.flights.insert(warden_domain::ids::ModelId::from_stored("mdl_tiny"), 3));
+    let ask = Browser::signed_in(&world).htmx().get("/ui/models/mdl_tiny/unload").await;
+    assert!(ask.text.contains("3 running requests") && ask.text.contains("Unload tiny?"));
+    assert!(!ask.text.contains("<html"), "htmx gets the question alone");
+}
+
+#[tokio::test]
+async fn a_refused_action_shows_its_sentence_where_the_admin_looks() {
+    let world = furnished();
+    world.edit(|m| m.fail_next = Some(Problem::new(ProblemKind::SystemService, "The system bus does not answer.").hint("Start the box again.")));
+    let refused = Browser::signed_in(&world).htmx().post("/ui/models/mdl_idle/load", "").await;
+    assert_eq!((refused.status, refused.header("hx-retarget")), (503, "#flash".to_owned()));
+    assert!(refused.text.contains("The system bus does not answer.") && refused.text.contains("role=\"alert\""));
+    let duplicate = Browser::signed_in(&world).htmx().post("/ui/keys", "name=app").await;
+    assert_eq!(duplicate.status, 409);
+    assert!(duplicate.text.contains("aria-invalid=\"true\"") && duplicate.text.contains("value=\"app\""));
+}
+
+#[tokio::test]
+async fn a_viewer_sees_everything_and_changes_nothing() {
+    let world = furnished();
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    let viewer = Browser::signed_in(&world).htmx();
+    let list = viewer.get("/ui/models").await;
+    assert!(!list.text.contains("/load\"") && !list.text.contains("/unload\""));
+    for (path, body) in [("/ui/models/mdl_idle/load", ""), ("/ui/models/mdl_tiny/unload", ""), ("/ui/models/mdl_idle/remove", ""), ("/ui/keys", "name=x"), ("/ui/models", "path=x"), ("/ui/keys/key_app/revoke", "")] {
+        assert_eq!(viewer.post(path, body).await.status, 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_is_being_built_says_how_far_it_is() {
+    let world = furnished();
+    world.edit(|m| m.packs[0].state = PackState::Building { step: Some(123), of: Some(208), message: "compiling src/llama.cpp".to_owned() });
+    for path in ["/ui/", "/ui/models"] {
+        let page = Browser::signed_in(&world).get(path).await;
+        assert!(page.text.contains("llama.cpp is being built") && page.text.contains("123 of 208") && page.text.contains("<progress value=\"123\" max=\"208\""), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_follows_a_change_without_a_reload() {
+    let world = furnished();
+    let mut line = Browser::signed_in(&world).htmx().open("/ui/live/models").await;
+    assert!(line.next_event().await.contains("data-model-state=\"loading\""));
+    world.edit(|m| {
+        let id = warden_domain::ids::ModelId::from_stored("mdl_coming");
+        m.states.insert(id.clone(), ports::state_of(&id, StateWord::Running));
+    });
+    let event = line.next_event().await;
+    assert!(event.contains("hx-target=\"#live\"") && !event.contains("data-model-state=\"loading\""), "{event}");
+}
+
+#[tokio::test]
+async fn unknown_pages_and_models_are_told_with_a_way_back() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world);
+    for path in ["/ui/nope", "/ui/models/mdl_gone", "/nope"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 404, "{path}");
+        assert!(page.text.contains("href=\"/ui/\""), "{path}");
+    }
+    assert_eq!(browser.get("/ui/logout").await.status, 405);
+}
+
+#[tokio::test]
+async fn the_specimen_page_stays_out_of_release_builds() {
+    assert_eq!(Browser::signed_in(&furnished()).release().get("/ui/kit").await.status, 404);
+}
