@@ -113,7 +113,13 @@ impl World {
         let model = Model {
             id: id.clone(),
             created_at: earlier(90_000),
-            config: ModelConfig { served_name: name.to_owned(), path: PathBuf::from(format!("/data/models/{name}.gguf")), engine: EngineKind::LlamaCpp, context: None, slots: 4 },
+            config: ModelConfig {
+                served_name: name.to_owned(),
+                path: PathBuf::from(format!("/data/models/{name}.gguf")),
+                engine: EngineKind::LlamaCpp,
+                context: None,
+                slots: 4,
+            },
             facts: ModelFacts {
                 size: Bytes(144_811_008),
                 architecture: Some("llama".to_owned()),
@@ -179,7 +185,8 @@ pub fn state_of(id: &ModelId, word: StateWord) -> ModelState {
         StateWord::Failed => {
             state.reason = Some(StateReason {
                 code: "engine_failed".to_owned(),
-                message: "The engine ended while it was reading the weights: it was killed for using more memory than the 4.0 GiB it may have.".to_owned(),
+                message: "The engine ended while it was reading the weights: it was killed for using more memory than the 4.0 GiB it may have."
+                    .to_owned(),
                 hint: Some("Choose a smaller file or a shorter context window, then load it again.".to_owned()),
             });
             state.last_log_line = Some("llama_kv_cache: size = 3072.00 MiB (131072 cells, 32 layers)".to_owned());
@@ -242,10 +249,13 @@ impl Accounts for World {
             return Err(Problem::new(ProblemKind::Conflict, "This box is already set up.").hint("Sign in with the account that was made."));
         }
         if username.is_empty() || password.expose().chars().count() < 12 {
-            return Err(Problem::new(ProblemKind::Invalid, "The password has fewer than 12 characters.").hint("Use a few words in a row.").param("password"));
+            return Err(Problem::new(ProblemKind::Invalid, "The password has fewer than 12 characters.")
+                .hint("Use a few words in a row.")
+                .param("password"));
         }
         if code != CLAIM_CODE {
-            return Err(Problem::new(ProblemKind::Forbidden, "The claim code is not the one of this box.").hint("Read it again from its screen. 9 tries are left before it changes."));
+            return Err(Problem::new(ProblemKind::Forbidden, "The claim code is not the one of this box.")
+                .hint("Read it again from its screen. 9 tries are left before it changes."));
         }
         self.memory.lock().unwrap().account = Some((username.to_owned(), password.expose().clone(), Role::Admin));
         self.changes.publish(Topic::Setup);
@@ -257,7 +267,10 @@ impl Accounts for World {
         let known = self.memory.lock().unwrap().account.clone();
         match known {
             Some((name, word, _)) if name == username && word == *password.expose() => Ok(self.begin_session()),
-            _ => Err(Problem::new(ProblemKind::Unauthorized, "User name or password is wrong.").hint("Check both; the password has upper and lower case.")),
+            _ => {
+                Err(Problem::new(ProblemKind::Unauthorized, "User name or password is wrong.")
+                    .hint("Check both; the password has upper and lower case."))
+            }
         }
     }
 
@@ -336,7 +349,9 @@ impl Registry for World {
         let path = if new.path.is_absolute() { new.path.clone() } else { PathBuf::from("/data/models").join(&new.path) };
         let found = self.memory.lock().unwrap().candidates.iter().find(|candidate| candidate.path == path).cloned();
         let Some(candidate) = found else {
-            return Err(Problem::new(ProblemKind::BadModelFile, format!("{} does not exist.", path.display())).hint("Copy the file into the models folder and try again.").param("path"));
+            return Err(Problem::new(ProblemKind::BadModelFile, format!("{} does not exist.", path.display()))
+                .hint("Copy the file into the models folder and try again.")
+                .param("path"));
         };
         let name = new.served_name.unwrap_or(candidate.suggested_name);
         if self.memory.lock().unwrap().models.iter().any(|model| model.config.served_name == name) {
@@ -382,7 +397,11 @@ impl Serving for World {
         let memory = self.memory.lock().unwrap();
         let running = |model: &&Model| memory.states.get(&model.id).is_some_and(|state| state.state == StateWord::Running);
         let models = memory.models.iter().filter(running).map(|model| {
-            let replica = Replica { id: ReplicaId::new("fake-1").unwrap(), launch: "launch".to_owned(), endpoint: Endpoint::Unix(PathBuf::from("/nowhere.sock")) };
+            let replica = Replica {
+                id: ReplicaId::new("fake-1").unwrap(),
+                launch: "launch".to_owned(),
+                endpoint: Endpoint::Unix(PathBuf::from("/nowhere.sock")),
+            };
             let served = ServedModel {
                 id: model.id.clone(),
                 served_name: model.config.served_name.clone(),

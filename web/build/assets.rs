@@ -26,9 +26,12 @@ pub fn generate(own: &Path, fetched: &Path) -> Result<String, String> {
     for line in pinned.lines().filter(|line| !line.trim().is_empty()) {
         let (wanted, name) = line.split_once("  ").ok_or_else(|| format!("third-party.sha256 has a line that is not `hash  name`: {line}"))?;
         let path = fetched.join(name);
-        let found = hash_of(&path).map_err(|cause| format!("web asset {name} is missing in target/web-assets ({cause}); run `make assets` once and build again"))?;
+        let found = hash_of(&path)
+            .map_err(|cause| format!("web asset {name} is missing in target/web-assets ({cause}); run `make assets` once and build again"))?;
         if found != wanted {
-            return Err(format!("web asset {name} in target/web-assets has SHA-256 {found}, web/assets/third-party.sha256 says {wanted}; run `make assets` and build again"));
+            return Err(format!(
+                "web asset {name} in target/web-assets has SHA-256 {found}, web/assets/third-party.sha256 says {wanted}; run `make assets` and build again"
+            ));
         }
         files.push((name.to_owned(), path, found));
     }
@@ -39,7 +42,12 @@ pub fn generate(own: &Path, fetched: &Path) -> Result<String, String> {
         println!("cargo::rerun-if-changed={}", path.display());
         let path = path.canonicalize().map_err(|cause| format!("{}: {cause}", path.display()))?;
         let url = format!("/ui/assets/{}/{name}", &hash[..16]);
-        let _ = writeln!(out, "    Asset {{ url: {url:?}, content_type: {:?}, bytes: include_bytes!({:?}) }},", content_type(name), path.display().to_string());
+        let _ = writeln!(
+            out,
+            "    Asset {{ url: {url:?}, content_type: {:?}, bytes: include_bytes!({:?}) }},",
+            content_type(name),
+            path.display().to_string()
+        );
         let constant = name.replace(['.', '-'], "_").to_uppercase();
         let _ = writeln!(urls, "    pub(crate) const {constant}: &str = {url:?};");
     }

@@ -29,7 +29,8 @@ impl Message {
 
 /// Reads all languages, checks that they agree, and writes the Rust text.
 pub fn generate(folder: &Path) -> Result<String, String> {
-    let catalogues = LANGUAGES.iter().map(|(code, _)| Ok((*code, read(&folder.join(format!("{code}.toml")))?))).collect::<Result<Vec<_>, String>>()?;
+    let catalogues =
+        LANGUAGES.iter().map(|(code, _)| Ok((*code, read(&folder.join(format!("{code}.toml")))?))).collect::<Result<Vec<_>, String>>()?;
     let (reference_code, reference) = catalogues.first().ok_or("no language is named in web/build/messages.rs")?;
     for (code, catalogue) in &catalogues {
         agree(reference_code, reference, code, catalogue)?;
@@ -43,7 +44,11 @@ pub fn generate(folder: &Path) -> Result<String, String> {
             let _ = writeln!(fields, "    pub(crate) {name}: &'static str,");
             continue;
         }
-        let arguments = blanks.iter().map(|blank| if blank == "n" { "n: u64".to_owned() } else { format!("{blank}: impl std::fmt::Display") }).collect::<Vec<_>>().join(", ");
+        let arguments = blanks
+            .iter()
+            .map(|blank| if blank == "n" { "n: u64".to_owned() } else { format!("{blank}: impl std::fmt::Display") })
+            .collect::<Vec<_>>()
+            .join(", ");
         let _ = writeln!(methods, "    pub(crate) fn {name}(&self, {arguments}) -> String {{\n        match self.lang {{");
         for ((_, variant), (_, catalogue)) in LANGUAGES.iter().zip(&catalogues) {
             let body = match catalogue.get(name) {
@@ -58,8 +63,11 @@ pub fn generate(folder: &Path) -> Result<String, String> {
         methods.push_str("        }\n    }\n");
     }
 
-    let mut out = format!("/// Every text of the console in one language.\n#[allow(dead_code)]\npub(crate) struct Text {{\n    pub(crate) lang: Lang,\n{fields}}}\n\n");
-    let _ = writeln!(out, "#[allow(dead_code)]\nimpl Text {{\n{methods}}}\n");
+    let mut out = format!("/// Every text of the console in one language.\npub(crate) struct Text {{\n    pub(crate) lang: Lang,\n{fields}}}\n\n");
+    let _ = writeln!(
+        out,
+        "#[allow(clippy::useless_format, clippy::if_same_then_else, reason = \"written by a program: a plural may need no blank, or no plural\")]\nimpl Text {{\n{methods}}}\n"
+    );
     for ((code, variant), (_, catalogue)) in LANGUAGES.iter().zip(&catalogues) {
         let _ = writeln!(out, "pub(crate) static {}: Text = Text {{\n    lang: Lang::{variant},", code.to_uppercase());
         for (name, message) in catalogue {

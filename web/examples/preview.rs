@@ -13,10 +13,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    response::{
-        IntoResponse, Response, Sse,
-        sse::Event,
-    },
+    response::{IntoResponse, Response, Sse, sse::Event},
     routing::post,
 };
 use clap::Parser;
@@ -63,7 +60,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// An invented answer, word by word.
 async fn chat(Json(body): Json<serde_json::Value>) -> Response {
     if body["model"] == "missing" {
-        return (axum::http::StatusCode::NOT_FOUND, Json(json!({"error": {"message": "The model \"missing\" is not loaded. Loaded are: smollm2-135m."}}))).into_response();
+        return (
+            axum::http::StatusCode::NOT_FOUND,
+            Json(json!({"error": {"message": "The model \"missing\" is not loaded. Loaded are: smollm2-135m."}})),
+        )
+            .into_response();
     }
     let words = "A language model is a program that has read a great deal of text and predicts which word comes next. <b>Asked</b> a question, it continues the conversation one token at a time, \
         which is why you see the answer arrive piece by piece.";

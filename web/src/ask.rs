@@ -1,7 +1,10 @@
 //! The question before something is stopped, removed or revoked: what exactly will happen, then one button.
 
 use askama::Template;
-use axum::{http::{HeaderMap, StatusCode}, response::Response};
+use axum::{
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
 use warden_domain::Problem;
 
 use crate::{

@@ -43,7 +43,12 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Gues
             models: web.serving.table().models.keys().cloned().collect(),
             chosen: wanted.model,
             starters: [t.chat_starter_one, t.chat_starter_two, t.chat_starter_three],
-            words: Words { status: t.chat_status("{status}"), tokens: t.chat_tokens("{n}"), seconds: t.chat_seconds("{n}"), rate: t.chat_rate("{n}") },
+            words: Words {
+                status: t.chat_status("{status}"),
+                tokens: t.chat_tokens("{n}"),
+                seconds: t.chat_seconds("{n}"),
+                rate: t.chat_rate("{n}"),
+            },
         }),
         Err(problem) => refuse(&web, guest.look, &headers, &problem),
     }

@@ -1,8 +1,12 @@
 //! Engine packs as the pages show them.
 
-use warden_domain::engine::{EnginePack, PackState};
+use warden_domain::{
+    engine::{EnginePack, PackState},
+    model::{ModelState, StateWord},
+};
 
 use crate::{
+    Web,
     catalogue::Text,
     wording::{Progress, StateView},
 };
@@ -35,6 +39,14 @@ impl EngineView {
         let digest = pack.digest.as_ref().map(|digest| t.engine_digest(digest));
         Self { name, version: pack.version.clone().unwrap_or_default(), word, state, progress, message, digest }
     }
+}
+
+/// How far the engine of a waiting model is, while one is being built.
+pub(crate) async fn awaited(web: &Web, state: Option<&ModelState>, t: &Text) -> Option<Progress> {
+    if state?.state != StateWord::Waiting {
+        return None;
+    }
+    web.engines.packs().await.iter().find_map(|pack| EngineView::of(pack, t).progress)
 }
 
 #[cfg(test)]

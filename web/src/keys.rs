@@ -9,11 +9,7 @@ use axum::{
 };
 use jiff::Timestamp;
 use serde::Deserialize;
-use warden_domain::{
-    Problem, ProblemKind, clock,
-    ids::KeyId,
-    key::Key,
-};
+use warden_domain::{Problem, ProblemKind, clock, ids::KeyId, key::Key};
 
 use crate::{
     Web,
@@ -149,7 +145,12 @@ async fn form(web: &Web, guest: &Guest, headers: &HeaderMap, name: &str, refused
         Err(problem) => return refuse(web, guest.look, headers, &problem),
     };
     let of_field = refused.filter(|problem| matches!(problem.kind, ProblemKind::Invalid | ProblemKind::Conflict));
-    let field = Field::text("name", t.keys_new_name).value(name).hint(t.keys_new_hint).placeholder(t.keys_new_placeholder).focus().error(of_field.map(Problem::full_text));
+    let field = Field::text("name", t.keys_new_name)
+        .value(name)
+        .hint(t.keys_new_hint)
+        .placeholder(t.keys_new_placeholder)
+        .focus()
+        .error(of_field.map(Problem::full_text));
     let refusal = refused.filter(|_| of_field.is_none()).map(|problem| refusal::words(problem, t));
     let status = refused.map_or(StatusCode::OK, refusal::status);
     let new = New { page, field, refusal };

@@ -17,8 +17,8 @@ use crate::{
 };
 
 const ICONS: &[&str] = &[
-    "home", "models", "chat", "keys", "engine", "running", "waiting", "failed", "stopped", "alert", "info", "check", "plus", "copy", "play", "stop", "trash", "send", "arrow", "out", "sun",
-    "moon", "auto", "file",
+    "home", "models", "chat", "keys", "engine", "running", "waiting", "failed", "stopped", "alert", "info", "check", "plus", "copy", "play", "stop",
+    "trash", "send", "arrow", "out", "sun", "moon", "auto", "file",
 ];
 
 const SWATCHES: &[(&str, &str)] = &[

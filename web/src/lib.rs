@@ -4,8 +4,8 @@
 //! `/ui/assets/<hash>/`, and a stream of changed fragments under `/ui/live/`. Every action on a page calls the same port as its twin
 //! under `/api`. This crate never opens a file or a database, never talks to an engine, and never sends a script or style inside a page.
 
-mod assets;
 mod ask;
+mod assets;
 mod catalogue;
 mod chat;
 mod engines;
@@ -29,8 +29,7 @@ mod wording;
 use std::sync::Arc;
 
 use axum::{
-    Router,
-    middleware,
+    Router, middleware,
     routing::{get, post},
 };
 use warden_domain::{

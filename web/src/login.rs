@@ -7,9 +7,9 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
+use axum_extra::extract::CookieJar;
 use serde::Deserialize;
 use warden_access::http::{COOKIE, Visitor, expired_cookie, session_cookie};
-use axum_extra::extract::CookieJar;
 use warden_domain::{Problem, ProblemKind, Secret};
 
 use crate::{

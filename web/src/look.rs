@@ -48,9 +48,10 @@ impl Look {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let jar = CookieJar::from_headers(headers);
         let theme = jar.get("warden_theme").and_then(|c| Theme::from_word(c.value())).unwrap_or_default();
-        let lang = jar.get("warden_lang").and_then(|c| Lang::from_code(c.value())).unwrap_or_else(|| {
-            Lang::accepted(headers.get(header::ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()).unwrap_or_default())
-        });
+        let lang = jar
+            .get("warden_lang")
+            .and_then(|c| Lang::from_code(c.value()))
+            .unwrap_or_else(|| Lang::accepted(headers.get(header::ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()).unwrap_or_default()));
         Self { theme, lang }
     }
 }

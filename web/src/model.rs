@@ -82,7 +82,10 @@ impl ModelView {
                 Some(hint) => (reason.message.clone(), hint.clone()),
                 None => (StateView::of(word, t).label.to_owned(), reason.message.clone()),
             }),
-            last_line: state.filter(|s| s.state != StateWord::Running).and_then(|s| s.last_log_line.as_ref()).map(|line| line.chars().take(LINE).collect()),
+            last_line: state
+                .filter(|s| s.state != StateWord::Running)
+                .and_then(|s| s.last_log_line.as_ref())
+                .map(|line| line.chars().take(LINE).collect()),
             can_load: may_change && !active,
             can_unload: may_change && active,
             can_remove: is_admin && !active,
@@ -127,7 +130,13 @@ mod tests {
     use crate::catalogue::EN;
 
     fn model() -> Model {
-        let config = ModelConfig { served_name: "tiny".to_owned(), path: PathBuf::from("/m/tiny.gguf"), engine: EngineKind::LlamaCpp, context: None, slots: 4 };
+        let config = ModelConfig {
+            served_name: "tiny".to_owned(),
+            path: PathBuf::from("/m/tiny.gguf"),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 4,
+        };
         Model { id: ModelId::from_stored("mdl_1"), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() }
     }
 

@@ -62,11 +62,13 @@ pub(crate) fn needs(models: &[Model], states: &BTreeMap<ModelId, ModelState>, pa
             }),
         }
     }
+    // A model that waits for an engine in the making needs nobody: the engine's own row says what goes on.
+    let building = packs.iter().any(|pack| matches!(pack.state, PackState::Building { .. }));
     for model in models {
         let Some(state) = states.get(&model.id) else { continue };
         let (kind, icon, title, action) = match state.state {
             StateWord::Failed => ("failed", "failed", t.need_failed(&model.config.served_name), t.need_failed_go),
-            StateWord::Waiting => ("waiting", "waiting", t.need_waiting(&model.config.served_name), t.need_waiting_go),
+            StateWord::Waiting if !building => ("waiting", "waiting", t.need_waiting(&model.config.served_name), t.need_waiting_go),
             _ => continue,
         };
         let body = state.reason.as_ref().map(|reason| reason.message.clone()).unwrap_or_default();
@@ -102,7 +104,12 @@ mod tests {
 
     #[test]
     fn a_broken_engine_comes_before_next_steps_with_its_reason() {
-        let packs = [EnginePack { engine: EngineKind::LlamaCpp, version: None, digest: None, state: PackState::Broken { message: "run `make engine`".to_owned() } }];
+        let packs = [EnginePack {
+            engine: EngineKind::LlamaCpp,
+            version: None,
+            digest: None,
+            state: PackState::Broken { message: "run `make engine`".to_owned() },
+        }];
         let needs = needs(&[], &BTreeMap::new(), &packs, &[], &EN);
         assert_eq!(needs[0].kind, "failed");
         assert!(needs[0].body.contains("make engine"));

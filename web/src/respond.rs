@@ -20,7 +20,11 @@ pub(crate) fn html(status: StatusCode, page: &impl Template) -> Response {
         Ok(text) => (status, [(header::CACHE_CONTROL, "no-store")], Html(text)).into_response(),
         Err(cause) => {
             tracing::error!(%cause, "a page could not be rendered");
-            (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made; this is a fault of the console. Reload it; if it stays, restart the agent.\n").into_response()
+            (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The page could not be made; this is a fault of the console. Reload it; if it stays, restart the agent.\n",
+            )
+                .into_response()
         }
     }
 }
@@ -54,7 +58,11 @@ pub(crate) fn done() -> Response {
 
 /// A path inside the console, or its start: an address from a form must never lead to another site.
 pub(crate) fn own_path(path: &str) -> &str {
-    let plain = path.starts_with("/ui/") && !path.contains("//") && !path.contains('\\') && !path.contains("..") && path.bytes().all(|b| b.is_ascii_graphic());
+    let plain = path.starts_with("/ui/")
+        && !path.contains("//")
+        && !path.contains('\\')
+        && !path.contains("..")
+        && path.bytes().all(|b| b.is_ascii_graphic());
     if plain { path } else { "/ui/" }
 }
 

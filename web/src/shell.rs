@@ -1,8 +1,7 @@
 //! What surrounds every page: title, theme, language, navigation, the strip, the signed-in person.
 
 use warden_domain::{
-    Problem,
-    clock,
+    Problem, clock,
     model::{Model, StateWord},
 };
 
@@ -85,7 +84,13 @@ impl Shell {
     }
 
     pub(crate) fn nav(&self) -> Vec<NavItem> {
-        let inside = |href: &str| if href == "/ui/" { self.path == href } else { self.path == href || self.path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/')) };
+        let inside = |href: &str| {
+            if href == "/ui/" {
+                self.path == href
+            } else {
+                self.path == href || self.path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/'))
+            }
+        };
         NAV.iter().map(|(href, icon, label)| NavItem { href, icon, label: label(self.t), current: inside(href) }).collect()
     }
 

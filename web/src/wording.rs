@@ -91,10 +91,11 @@ impl StateView {
 pub(crate) fn phase(name: Option<&str>, t: &Text) -> String {
     match name {
         None => t.phase_unknown.to_owned(),
-        Some("start" | "starting" | "process") => t.phase_start.to_owned(),
-        Some("weights" | "loading" | "load") => t.phase_weights.to_owned(),
-        Some("cache" | "kv" | "context" | "kv_cache") => t.phase_cache.to_owned(),
-        Some("warmup" | "warm_up") => t.phase_warmup.to_owned(),
+        Some("start") => t.phase_start.to_owned(),
+        Some("metadata") => t.phase_metadata.to_owned(),
+        Some("weights") => t.phase_weights.to_owned(),
+        Some("context") => t.phase_cache.to_owned(),
+        Some("warmup") => t.phase_warmup.to_owned(),
         Some(other) => t.phase_other(other),
     }
 }

@@ -8,31 +8,51 @@ mod visitor;
 
 use ports::{CLAIM_CODE, World};
 use visitor::Browser;
-use warden_domain::{
-    Problem, ProblemKind,
-    access::Role,
-    engine::PackState,
-    model::StateWord,
-    units::Tokens,
-    usage::UsageTotals,
-};
+use warden_domain::{Problem, ProblemKind, access::Role, engine::PackState, model::StateWord, units::Tokens, usage::UsageTotals};
 
 /// A box with something in every state.
 fn furnished() -> World {
     let world = World::claimed();
-    for (name, word) in [("tiny", StateWord::Running), ("coming", StateWord::Loading), ("broken", StateWord::Failed), ("later", StateWord::Waiting), ("idle", StateWord::Stopped)] {
+    for (name, word) in [
+        ("tiny", StateWord::Running),
+        ("coming", StateWord::Loading),
+        ("broken", StateWord::Failed),
+        ("later", StateWord::Waiting),
+        ("idle", StateWord::Stopped),
+    ] {
         world.add_model(name, Some("A <title> & more"), Some(word));
     }
     world.lay_file("found", 97_933_721);
-    world.add_key("app", UsageTotals { requests: 1284, requests_without_counts: 3, prompt: Tokens(2_912_400), cached: Tokens(17), completion: Tokens(402) }, true, false);
+    world.add_key(
+        "app",
+        UsageTotals { requests: 1284, requests_without_counts: 3, prompt: Tokens(2_912_400), cached: Tokens(17), completion: Tokens(402) },
+        true,
+        false,
+    );
     world.add_key("old", UsageTotals::default(), false, true);
     world
 }
 
 /// Every page behind the login.
 const PAGES: &[&str] = &[
-    "/ui/", "/ui/models", "/ui/models/new", "/ui/models/mdl_tiny", "/ui/models/mdl_coming", "/ui/models/mdl_broken", "/ui/models/mdl_later", "/ui/models/mdl_tiny/unload", "/ui/models/mdl_idle/remove",
-    "/ui/keys", "/ui/keys/new", "/ui/keys/key_app/revoke", "/ui/chat", "/ui/setup/model", "/ui/setup/model/mdl_coming", "/ui/setup/model/mdl_tiny", "/ui/setup/done", "/ui/kit",
+    "/ui/",
+    "/ui/models",
+    "/ui/models/new",
+    "/ui/models/mdl_tiny",
+    "/ui/models/mdl_coming",
+    "/ui/models/mdl_broken",
+    "/ui/models/mdl_later",
+    "/ui/models/mdl_tiny/unload",
+    "/ui/models/mdl_idle/remove",
+    "/ui/keys",
+    "/ui/keys/new",
+    "/ui/keys/key_app/revoke",
+    "/ui/chat",
+    "/ui/setup/model",
+    "/ui/setup/model/mdl_coming",
+    "/ui/setup/model/mdl_tiny",
+    "/ui/setup/done",
+    "/ui/kit",
 ];
 
 #[tokio::test]
@@ -73,7 +93,11 @@ async fn no_page_carries_a_script_or_style_of_its_own() {
             let (opening, rest) = tag.split_once('>').unwrap();
             assert!(opening.contains(" src=\"/ui/assets/") && rest.starts_with("</script>"), "{path}: <script{opening}>");
         }
-        let handler = page.text.split(" on").skip(1).find(|rest| rest.split(['=', ' ', '<']).next().is_some_and(|name| name.len() > 2 && name.bytes().all(|b| b.is_ascii_lowercase())) && rest.contains("=\"") && rest.find('=') < rest.find(' '));
+        let handler = page.text.split(" on").skip(1).find(|rest| {
+            rest.split(['=', ' ', '<']).next().is_some_and(|name| name.len() > 2 && name.bytes().all(|b| b.is_ascii_lowercase()))
+                && rest.contains("=\"")
+                && rest.find('=') < rest.find(' ')
+        });
         assert_eq!(handler, None, "{path}");
         assert!(!page.text.contains("A <title>"), "{path}: text from a model file must be escaped");
     }
@@ -192,7 +216,14 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
     let viewer = Browser::signed_in(&world).htmx();
     let list = viewer.get("/ui/models").await;
     assert!(!list.text.contains("/load\"") && !list.text.contains("/unload\""));
-    for (path, body) in [("/ui/models/mdl_idle/load", ""), ("/ui/models/mdl_tiny/unload", ""), ("/ui/models/mdl_idle/remove", ""), ("/ui/keys", "name=x"), ("/ui/models", "path=x"), ("/ui/keys/key_app/revoke", "")] {
+    for (path, body) in [
+        ("/ui/models/mdl_idle/load", ""),
+        ("/ui/models/mdl_tiny/unload", ""),
+        ("/ui/models/mdl_idle/remove", ""),
+        ("/ui/keys", "name=x"),
+        ("/ui/models", "path=x"),
+        ("/ui/keys/key_app/revoke", ""),
+    ] {
         assert_eq!(viewer.post(path, body).await.status, 403, "{path}");
     }
 }
@@ -201,9 +232,14 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
 async fn an_engine_that_is_being_built_says_how_far_it_is() {
     let world = furnished();
     world.edit(|m| m.packs[0].state = PackState::Building { step: Some(123), of: Some(208), message: "compiling src/llama.cpp".to_owned() });
-    for path in ["/ui/", "/ui/models"] {
+    for path in ["/ui/", "/ui/models", "/ui/models/mdl_later", "/ui/setup/model/mdl_later"] {
         let page = Browser::signed_in(&world).get(path).await;
-        assert!(page.text.contains("llama.cpp is being built") && page.text.contains("123 of 208") && page.text.contains("<progress value=\"123\" max=\"208\""), "{path}");
+        assert!(
+            page.text.contains("llama.cpp is being built")
+                && page.text.contains("123 of 208")
+                && page.text.contains("<progress value=\"123\" max=\"208\""),
+            "{path}"
+        );
     }
 }
 

@@ -9,13 +9,7 @@ mod script;
 use ports::{CLAIM_CODE, World, state_of};
 use script::Script;
 use serde_json::json;
-use warden_domain::{
-    Problem, ProblemKind,
-    access::Role,
-    change::Topic,
-    engine::PackState,
-    model::StateWord,
-};
+use warden_domain::{Problem, ProblemKind, access::Role, change::Topic, engine::PackState, model::StateWord};
 
 #[tokio::test]
 async fn the_description_lists_every_path_and_no_other() {
@@ -29,9 +23,28 @@ async fn the_description_lists_every_path_and_no_other() {
     }
     paths.sort();
     let expected = [
-        "DELETE /api/models/{id}", "DELETE /api/tokens/{id}", "GET /api/auth/session", "GET /api/csrf", "GET /api/events", "GET /api/models", "GET /api/models/candidates", "GET /api/models/{id}",
-        "GET /api/models/{id}/logs", "GET /api/packs", "GET /api/setup/state", "GET /api/tokens", "GET /api/tokens/{id}", "GET /healthz", "POST /api/auth/login",
-        "POST /api/auth/logout", "POST /api/chat/completions", "POST /api/models", "POST /api/models/{id}/load", "POST /api/models/{id}/unload", "POST /api/setup/claim", "POST /api/tokens",
+        "DELETE /api/models/{id}",
+        "DELETE /api/tokens/{id}",
+        "GET /api/auth/session",
+        "GET /api/csrf",
+        "GET /api/events",
+        "GET /api/models",
+        "GET /api/models/candidates",
+        "GET /api/models/{id}",
+        "GET /api/models/{id}/logs",
+        "GET /api/packs",
+        "GET /api/setup/state",
+        "GET /api/tokens",
+        "GET /api/tokens/{id}",
+        "GET /healthz",
+        "POST /api/auth/login",
+        "POST /api/auth/logout",
+        "POST /api/chat/completions",
+        "POST /api/models",
+        "POST /api/models/{id}/load",
+        "POST /api/models/{id}/unload",
+        "POST /api/setup/claim",
+        "POST /api/tokens",
     ];
     assert_eq!(paths, expected);
 }
@@ -59,7 +72,9 @@ async fn nothing_but_the_door_is_open_without_a_session() {
     let script = Script::anonymous(&World::claimed());
     assert_eq!(script.get("/healthz").await.json["ok"], true);
     assert_eq!(script.get("/healthz").await.json["gpu"], json!({"state": "unknown", "error": null, "checked_at": null}));
-    for path in ["/api/models", "/api/tokens", "/api/packs", "/api/csrf", "/api/auth/session", "/api/models/candidates", "/api/events", "/api/openapi.json"] {
+    for path in
+        ["/api/models", "/api/tokens", "/api/packs", "/api/csrf", "/api/auth/session", "/api/models/candidates", "/api/events", "/api/openapi.json"]
+    {
         let refused = script.get(path).await;
         assert_eq!((refused.status, refused.code()), (401, "unauthorized".to_owned()), "{path}");
     }
@@ -163,7 +178,11 @@ async fn a_full_disk_and_a_missing_bus_keep_their_codes() {
     let world = World::claimed();
     let id = world.add_model("tiny", None, None);
     let script = Script::signed_in(&world);
-    for (kind, status, code) in [(ProblemKind::DiskFull, 507, "disk_full"), (ProblemKind::SystemService, 503, "system_service"), (ProblemKind::BadModelFile, 422, "bad_model_file")] {
+    for (kind, status, code) in [
+        (ProblemKind::DiskFull, 507, "disk_full"),
+        (ProblemKind::SystemService, 503, "system_service"),
+        (ProblemKind::BadModelFile, 422, "bad_model_file"),
+    ] {
         world.edit(|m| m.fail_next = Some(Problem::new(kind, "It did not work.").hint("Do this.").retry_after(std::time::Duration::from_secs(7))));
         let refused = script.post(&format!("/api/models/{id}/load"), &json!({})).await;
         assert_eq!((refused.status, refused.code()), (status, code.to_owned()));
@@ -211,7 +230,8 @@ async fn a_listener_hears_which_resource_changed() {
 async fn a_chat_about_a_model_that_is_not_loaded_names_those_that_are() {
     let world = World::claimed();
     world.add_model("tiny", None, Some(StateWord::Running));
-    let refused = Script::signed_in(&world).post("/api/chat/completions", &json!({"model": "nope", "messages": [{"role": "user", "content": "hi"}]})).await;
+    let refused =
+        Script::signed_in(&world).post("/api/chat/completions", &json!({"model": "nope", "messages": [{"role": "user", "content": "hi"}]})).await;
     assert_eq!(refused.status, 404);
     assert!(refused.json["error"]["message"].as_str().unwrap().contains("tiny"), "{}", refused.text);
 }

@@ -28,10 +28,9 @@ pub(crate) fn find(places: &Places, registered: &BTreeSet<PathBuf>) -> Vec<Candi
     let mut budget = MOST_ENTRIES;
     walk(places.models_dir(), 0, &mut budget, &mut |path| {
         let Ok(real) = path.canonicalize() else { return };
-        if found.len() < MOST_CANDIDATES && places.holds(&real) && !registered.contains(&real) && begins_like_one(&real) {
-            if let Some(size) = size_of(&real) {
-                found.push(Candidate { suggested_name: name::suggest(&real), path: real, size });
-            }
+        let welcome = found.len() < MOST_CANDIDATES && places.holds(&real) && !registered.contains(&real) && begins_like_one(&real);
+        if let Some(size) = size_of(&real).filter(|_| welcome) {
+            found.push(Candidate { suggested_name: name::suggest(&real), path: real, size });
         }
     });
     found.sort_by(|a, b| a.path.cmp(&b.path));

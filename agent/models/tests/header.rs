@@ -1,5 +1,7 @@
 //! Headers of hostile and damaged files: every one is an answer, never a crash, never a large allocation.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: what they need and do not get fails the test")]
+
 use std::sync::LazyLock;
 
 use proptest::prelude::*;

@@ -93,11 +93,13 @@ impl Reconciler {
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut next_look = Instant::now() + self.tick();
         loop {
+            // Whoever asked is answered after the snapshots were swapped, so that the next read shows what the wish changed.
+            let mut answer = None;
             tokio::select! {
                 command = commands.recv() => match command {
                     None => return,
-                    Some(Command::Load { model, reply }) => { let _ = reply.send(self.load(model).await); }
-                    Some(Command::Unload { id, reply }) => { let _ = reply.send(self.unload(&id).await); }
+                    Some(Command::Load { model, reply }) => answer = Some((reply, self.load(model).await)),
+                    Some(Command::Unload { id, reply }) => answer = Some((reply, self.unload(&id).await)),
                     Some(Command::Shutdown { stop_engines, done }) => {
                         if stop_engines {
                             self.stop_all().await;
@@ -122,6 +124,9 @@ impl Reconciler {
             }
             self.act().await;
             self.show();
+            if let Some((reply, result)) = answer {
+                let _ = reply.send(result);
+            }
             next_look = next_look.min(Instant::now() + self.tick());
         }
     }

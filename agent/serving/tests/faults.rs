@@ -1,5 +1,7 @@
 //! Loads that cannot work: each is a sentence with a way out, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: what they need and do not get fails the test")]
+
 mod bench;
 
 use std::{fs, os::unix::fs::PermissionsExt, os::unix::net::UnixListener, time::Duration};

@@ -146,7 +146,7 @@ mod tests {
         let (given, id) = (tiny.clone(), tiny.id.clone());
         store.write(move |tx| insert(tx, &given)).await.unwrap();
         assert!(store.write(move |tx| insert(tx, &twin)).await.unwrap_err().is_taken());
-        assert_eq!(store.read(list).await.unwrap(), [tiny.clone()]);
+        assert_eq!(store.read(list).await.unwrap(), std::slice::from_ref(&tiny));
         assert_eq!(store.read(move |db| by_id(db, &id)).await.unwrap(), Some(tiny));
     }
 
@@ -163,7 +163,7 @@ mod tests {
             })
             .await
             .unwrap();
-        assert_eq!(store.read(desired::wanted).await.unwrap(), [id.clone()]);
+        assert_eq!(store.read(desired::wanted).await.unwrap(), std::slice::from_ref(&id));
         let gone = id.clone();
         assert!(store.write(move |tx| delete(tx, &gone)).await.unwrap());
         assert!(store.read(desired::wanted).await.unwrap().is_empty());

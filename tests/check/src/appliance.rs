@@ -62,7 +62,11 @@ impl Appliance {
             return Err(format!("{cause}; the serial log ends with: {tail}"));
         }
         appliance.healthy_after = appliance.guest.age();
-        log.line(format!("/healthz answers {:.1} s after power-on, {:?} CPU seconds", appliance.healthy_after.as_secs_f64(), appliance.guest.cpu_seconds()));
+        log.line(format!(
+            "/healthz answers {:.1} s after power-on, {:?} CPU seconds",
+            appliance.healthy_after.as_secs_f64(),
+            appliance.guest.cpu_seconds()
+        ));
         Ok(appliance)
     }
 

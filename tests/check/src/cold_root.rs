@@ -16,8 +16,22 @@ use crate::places::Places;
 const PACKAGES: &str = "ca-certificates,git,make";
 /// Variables that tell clients how this machine reaches its registries.
 const PASSED_ON: &[&str] = &[
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT", "PIP_INDEX_URL",
-    "PIP_DEFAULT_TIMEOUT", "CARGO_HTTP_CAINFO", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "PIP_INDEX_URL",
+    "PIP_DEFAULT_TIMEOUT",
+    "CARGO_HTTP_CAINFO",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
 ];
 /// Files that do the same.
 const COPIED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/npmrc", "/etc/ssl/certs/ca-certificates.crt"];

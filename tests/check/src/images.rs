@@ -113,7 +113,8 @@ impl Images {
             warden_image(places, &["packs"], Duration::from_secs(1800), log)?;
             self.packs = true;
         }
-        let seed = tempfile::Builder::new().prefix("seed-").tempdir_in(work(places)?).map_err(|e| format!("no folder for the data partition: {e}"))?;
+        let seed =
+            tempfile::Builder::new().prefix("seed-").tempdir_in(work(places)?).map_err(|e| format!("no folder for the data partition: {e}"))?;
         let pack_file = fill_seed(places, pack, seed.path())?;
         let seed_path = seed.path().to_string_lossy().into_owned();
         let mut arguments = vec!["image", "--flavour", flavour.name(), "--seed-data", &seed_path];

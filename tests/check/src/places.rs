@@ -26,7 +26,9 @@ impl Places {
         let root = from
             .ancestors()
             .find(|dir| dir.join("tests/accept").is_dir() && dir.join("Cargo.toml").is_file())
-            .ok_or_else(|| format!("{} is not inside the project: no folder above it holds tests/accept. Run it from the project's folder.", from.display()))?
+            .ok_or_else(|| {
+                format!("{} is not inside the project: no folder above it holds tests/accept. Run it from the project's folder.", from.display())
+            })?
             .to_path_buf();
         let cache = cache_folder(|name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from));
         let evidence = root.join("target/evidence");
@@ -71,7 +73,8 @@ mod tests {
 
     #[test]
     fn the_harness_and_the_makefile_agree_on_the_cache() {
-        let with = |set: &'static [(&'static str, &'static str)]| move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, v)| PathBuf::from(v));
+        let with =
+            |set: &'static [(&'static str, &'static str)]| move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, v)| PathBuf::from(v));
         assert_eq!(cache_folder(with(&[("HOME", "/h")])), PathBuf::from("/h/.cache/lm-warden"));
         assert_eq!(cache_folder(with(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")])), PathBuf::from("/x/lm-warden"));
         assert_eq!(cache_folder(with(&[("XDG_CACHE_HOME", "/x"), ("WARDEN_CACHE", "/w")])), PathBuf::from("/w"));

@@ -64,7 +64,14 @@ pub(crate) async fn remove(State(web): State<Web>, headers: HeaderMap, guest: Gu
     }
 }
 
-async fn again(web: &Web, guest: &Guest, headers: &HeaderMap, id: &ModelId, question: fn(&Web, &Guest, &Model) -> Question, problem: &Problem) -> Response {
+async fn again(
+    web: &Web,
+    guest: &Guest,
+    headers: &HeaderMap,
+    id: &ModelId,
+    question: fn(&Web, &Guest, &Model) -> Question,
+    problem: &Problem,
+) -> Response {
     match web.registry.get(id).await {
         Ok(model) => ask::show(web, guest, headers, question(web, guest, &model), Some(problem)).await,
         Err(gone) => refuse(web, guest.look, headers, &gone),

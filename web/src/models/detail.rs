@@ -16,12 +16,13 @@ use crate::{
     Web,
     assets::url,
     catalogue::Text,
+    engines,
     model::{self, ModelView},
     refusal::refuse,
     respond,
     shell::Shell,
     visit::Guest,
-    wording::{self, Moment, StateView, UNKNOWN},
+    wording::{self, Moment, Progress, StateView, UNKNOWN},
 };
 
 /// Log lines shown.
@@ -38,6 +39,7 @@ struct ReplicaView {
 pub(crate) struct Detail {
     page: Shell,
     model: ModelView,
+    engine: Option<Progress>,
     config: Vec<(&'static str, String)>,
     facts: Vec<(&'static str, String)>,
     replicas: Vec<ReplicaView>,
@@ -55,6 +57,7 @@ impl Detail {
         let lines = web.serving.log_tail(id, LINES).await?;
         let now = clock::now();
         Ok(Self {
+            engine: engines::awaited(web, state, t).await,
             config: config(&model, t),
             facts: facts(&model, state, &Moment::new(model.created_at, now, t), t),
             replicas: replicas(state, t),

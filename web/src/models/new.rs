@@ -3,7 +3,12 @@
 use std::path::PathBuf;
 
 use askama::Template;
-use axum::{Form, extract::State, http::{HeaderMap, StatusCode}, response::Response};
+use axum::{
+    Form,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
 use serde::Deserialize;
 use warden_domain::{
     Problem, ProblemKind,
@@ -145,7 +150,13 @@ mod tests {
     use crate::catalogue::EN;
 
     fn wanted(candidate: &str, path: &str, context: &str) -> Wanted {
-        Wanted { candidate: candidate.to_owned(), path: path.to_owned(), served_name: " ".to_owned(), context: context.to_owned(), slots: String::new() }
+        Wanted {
+            candidate: candidate.to_owned(),
+            path: path.to_owned(),
+            served_name: " ".to_owned(),
+            context: context.to_owned(),
+            slots: String::new(),
+        }
     }
 
     #[test]

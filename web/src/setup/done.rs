@@ -43,7 +43,13 @@ pub(crate) async fn submit(State(web): State<Web>, headers: HeaderMap, guest: Gu
         Ok((served_name, made)) => {
             let secret = made.secret.expose().clone();
             let example = model::example(&guest.origin, &served_name, &secret, t);
-            let done = Done { page: Shell::bare(&web, &guest, t.setup_done_title, ""), step: 3, key_label: t.setup_done_key(&made.key.name), secret, example };
+            let done = Done {
+                page: Shell::bare(&web, &guest, t.setup_done_title, ""),
+                step: 3,
+                key_label: t.setup_done_key(&made.key.name),
+                secret,
+                example,
+            };
             if respond::is_htmx(&headers) { respond::page(&done.as_sheet()) } else { respond::page(&done) }
         }
         Err(problem) => refuse(&web, guest.look, &headers, &problem),
@@ -57,7 +63,9 @@ async fn first_key(web: &Web, guest: &Guest) -> Result<NewKey, Problem> {
     let mut outcome = web.keys.create(&guest.principal.account, FIRST).await;
     for number in 2..=9 {
         match &outcome {
-            Err(problem) if problem.kind == ProblemKind::Conflict => outcome = web.keys.create(&guest.principal.account, &format!("{FIRST}-{number}")).await,
+            Err(problem) if problem.kind == ProblemKind::Conflict => {
+                outcome = web.keys.create(&guest.principal.account, &format!("{FIRST}-{number}")).await
+            }
             _ => break,
         }
     }

@@ -8,7 +8,7 @@ use axum::{
 };
 use warden_domain::{Problem, clock, ids::ModelId};
 
-use crate::{Web, assets::url, model::ModelView, refusal::refuse, respond, shell::Shell, visit::Guest};
+use crate::{Web, assets::url, engines, model::ModelView, refusal::refuse, respond, shell::Shell, visit::Guest, wording::Progress};
 
 #[derive(Template)]
 #[template(path = "setup/load.html", blocks = ["live"])]
@@ -16,6 +16,7 @@ pub(crate) struct Load {
     page: Shell,
     step: usize,
     model: ModelView,
+    engine: Option<Progress>,
 }
 
 impl Load {
@@ -26,6 +27,7 @@ impl Load {
         Ok(Self {
             page: Shell::bare(web, guest, t.setup_load_title, &format!("/ui/live/setup/{id}")),
             step: 2,
+            engine: engines::awaited(web, states.get(id), t).await,
             model: ModelView::of(web, guest, &model, states.get(id), clock::now()),
         })
     }

@@ -38,7 +38,7 @@ impl Line {
         let mut text = String::new();
         while !text.ends_with("\n\n") {
             let piece = tokio::time::timeout(Duration::from_secs(5), self.0.next()).await.expect("an event within 5 s");
-            text.push_str(&String::from_utf8(piece.unwrap().unwrap().to_vec()).unwrap());
+            text.push_str(std::str::from_utf8(&piece.unwrap().unwrap()).unwrap());
         }
         text
     }
@@ -87,7 +87,10 @@ impl Browser {
     }
 
     pub async fn post(&self, path: &str, form: &str) -> Answer {
-        self.send(self.request("POST", path, true).header("content-type", "application/x-www-form-urlencoded").body(Body::from(form.to_owned())).unwrap()).await
+        self.send(
+            self.request("POST", path, true).header("content-type", "application/x-www-form-urlencoded").body(Body::from(form.to_owned())).unwrap(),
+        )
+        .await
     }
 
     pub async fn post_without_proof(&self, path: &str) -> Answer {
@@ -101,7 +104,8 @@ impl Browser {
     }
 
     fn request(&self, method: &str, path: &str, proof: bool) -> axum::http::request::Builder {
-        let mut request = Request::builder().method(method).uri(path).header("host", "box:8080").header("cookie", format!("{}; {}", self.cookie, self.looks));
+        let mut request =
+            Request::builder().method(method).uri(path).header("host", "box:8080").header("cookie", format!("{}; {}", self.cookie, self.looks));
         if self.htmx {
             request = request.header("hx-request", "true");
         }

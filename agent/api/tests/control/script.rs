@@ -48,7 +48,7 @@ impl Line {
         let mut text = String::new();
         while !text.ends_with("\n\n") {
             let piece = tokio::time::timeout(Duration::from_secs(5), self.0.next()).await.expect("an event within 5 s");
-            text.push_str(&String::from_utf8(piece.unwrap().unwrap().to_vec()).unwrap());
+            text.push_str(std::str::from_utf8(&piece.unwrap().unwrap()).unwrap());
         }
         text
     }

@@ -142,14 +142,14 @@ mod tests {
     #[test]
     fn each_recorded_failure_is_told_by_its_own_cause() {
         let recorded = [
-            (include_str!("../../tests/golden/failed/file-missing.log"), "file_missing"),
-            (include_str!("../../tests/golden/failed/not-a-gguf.log"), "model_file_damaged"),
-            (include_str!("../../tests/golden/failed/header-cut.log"), "model_file_damaged"),
-            (include_str!("../../tests/golden/failed/data-cut.log"), "model_file_damaged"),
-            (include_str!("../../tests/golden/failed/memory.log"), "out_of_memory"),
-            (include_str!("../../tests/golden/failed/socket-taken.log"), "address_in_use"),
-            (include_str!("../../tests/golden/failed/architecture-unknown.log"), "model_not_supported"),
-            (include_str!("../../tests/golden/failed/argument-unknown.log"), "engine_arguments"),
+            (include_str!("../../tests/golden/failed/file-missing.txt"), "file_missing"),
+            (include_str!("../../tests/golden/failed/not-a-gguf.txt"), "model_file_damaged"),
+            (include_str!("../../tests/golden/failed/header-cut.txt"), "model_file_damaged"),
+            (include_str!("../../tests/golden/failed/data-cut.txt"), "model_file_damaged"),
+            (include_str!("../../tests/golden/failed/memory.txt"), "out_of_memory"),
+            (include_str!("../../tests/golden/failed/socket-taken.txt"), "address_in_use"),
+            (include_str!("../../tests/golden/failed/architecture-unknown.txt"), "model_not_supported"),
+            (include_str!("../../tests/golden/failed/argument-unknown.txt"), "engine_arguments"),
         ];
         for (log, code) in recorded {
             let reason = find(log.lines()).unwrap();
@@ -174,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(find([harmless]), None, "{harmless}");
         }
-        assert_eq!(find(include_str!("../../tests/golden/llama-start.log").lines()), None);
+        assert_eq!(find(include_str!("../../tests/golden/llama-start.txt").lines()), None);
     }
 
     #[test]

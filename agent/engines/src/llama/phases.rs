@@ -34,7 +34,7 @@ pub fn latest<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<&'static s
 mod tests {
     use super::*;
 
-    const START: &str = include_str!("../../tests/golden/llama-start.log");
+    const START: &str = include_str!("../../tests/golden/llama-start.txt");
 
     #[test]
     fn a_recorded_start_goes_through_the_phases_in_order() {

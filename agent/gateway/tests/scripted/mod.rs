@@ -258,7 +258,7 @@ impl Bench {
     pub fn with_limits(acts: Vec<Act>, limits: GatewayLimits) -> (Self, Engine) {
         let bench = Self::new(limits);
         let engine = Engine::start(&bench.dir, "e0", acts);
-        bench.serving.offer(&[engine.socket.clone()]);
+        bench.serving.offer(std::slice::from_ref(&engine.socket));
         (bench, engine)
     }
 

@@ -1,6 +1,7 @@
 //! A whole serving room on the genuine engine: store, registry, process runner, in a folder of its own. Ends every engine it started.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: what they need and do not get fails the test")]
 
 use std::{
     fs,

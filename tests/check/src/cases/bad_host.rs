@@ -95,7 +95,9 @@ fn full_disk(setup: &AgentSetup, task: &Task, result: &mut CaseResult) -> Result
     let body = refusal.json();
     let sentence = format!("{} {}", body["detail"]["message"].as_str().unwrap_or_default(), body["detail"]["hint"].as_str().unwrap_or_default());
     result.expect(
-        refusal.status == 507 && body["detail"]["error_code"] == "disk_full" && missing_words(&sentence, &[&["disk"], &["full"], &["free"]]).is_none(),
+        refusal.status == 507
+            && body["detail"]["error_code"] == "disk_full"
+            && missing_words(&sentence, &[&["disk"], &["full"], &["free"]]).is_none(),
         format!("a key on a full disk is refused (status {}): {sentence}", refusal.status),
     );
     let listed = count_keys(&console)?;

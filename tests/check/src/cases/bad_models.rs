@@ -130,7 +130,10 @@ fn port_taken(agent: &AgentUnderTest, setup: &AgentSetup, task: &Task, result: &
     let said = second.said();
     let missing = missing_words(&said, &[&["port", "address"], &["taken", "in use", "another"]]);
     let named = said.contains(&agent.port().to_string());
-    result.expect(code.is_some_and(|c| c != 0) && missing.is_none() && named && !said.contains("panicked"), format!("a taken port (exit code {code:?}): {said}"));
+    result.expect(
+        code.is_some_and(|c| c != 0) && missing.is_none() && named && !said.contains("panicked"),
+        format!("a taken port (exit code {code:?}): {said}"),
+    );
     result.expect(agent.console().http.get("/healthz").is_ok_and(|r| r.status == 200), "the first agent goes on");
     Ok(())
 }

@@ -50,20 +50,137 @@ const CHAT: &str = "/v1/chat/completions";
 const ASK: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
 
 const BAD: &[Bad] = &[
-    Bad { what: "a body that breaks off", method: "POST", path: CHAT, key: Shown::Good, body: Some(r#"{"model":"#), status: 400, code: None, words: &[&["json"]] },
-    Bad { what: "an empty body", method: "POST", path: CHAT, key: Shown::Good, body: Some(""), status: 400, code: None, words: &[&["json", "empty", "body"]] },
-    Bad { what: "a body that is a list", method: "POST", path: CHAT, key: Shown::Good, body: Some("[1,2]"), status: 400, code: None, words: &[&["object"]] },
-    Bad { what: "plain text as body", method: "POST", path: CHAT, key: Shown::Good, body: Some("hello there"), status: 400, code: None, words: &[&["json"]] },
-    Bad { what: "no model named", method: "POST", path: CHAT, key: Shown::Good, body: Some(r#"{"messages":[]}"#), status: 400, code: None, words: &[&["model"]] },
-    Bad { what: "a number as model", method: "POST", path: CHAT, key: Shown::Good, body: Some(r#"{"model":7,"messages":[]}"#), status: 400, code: None, words: &[&["model"], &["string", "text"]] },
-    Bad { what: "an unknown model", method: "POST", path: CHAT, key: Shown::Good, body: Some(r#"{"model":"gpt-nope","messages":[]}"#), status: 404, code: Some("model_not_found"), words: &[&["gpt-nope"], &["tiny"]] },
-    Bad { what: "an unknown model looked up", method: "GET", path: "/v1/models/gpt-nope", key: Shown::Good, body: None, status: 404, code: Some("model_not_found"), words: &[&["gpt-nope"], &["tiny"]] },
-    Bad { what: "no key", method: "POST", path: CHAT, key: Shown::Nothing, body: Some(ASK), status: 401, code: None, words: &[&["key"], &["authorization", "bearer"]] },
-    Bad { what: "an unknown key", method: "POST", path: CHAT, key: Shown::Strange, body: Some(ASK), status: 401, code: Some("invalid_api_key"), words: &[&["key"], &["console", "keys page", "make", "create"]] },
-    Bad { what: "a key of another make", method: "POST", path: CHAT, key: Shown::Malformed, body: Some(ASK), status: 401, code: Some("invalid_api_key"), words: &[&["key"], &["vw_"]] },
+    Bad {
+        what: "a body that breaks off",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some(r#"{"model":"#),
+        status: 400,
+        code: None,
+        words: &[&["json"]],
+    },
+    Bad {
+        what: "an empty body",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some(""),
+        status: 400,
+        code: None,
+        words: &[&["json", "empty", "body"]],
+    },
+    Bad {
+        what: "a body that is a list",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some("[1,2]"),
+        status: 400,
+        code: None,
+        words: &[&["object"]],
+    },
+    Bad {
+        what: "plain text as body",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some("hello there"),
+        status: 400,
+        code: None,
+        words: &[&["json"]],
+    },
+    Bad {
+        what: "no model named",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some(r#"{"messages":[]}"#),
+        status: 400,
+        code: None,
+        words: &[&["model"]],
+    },
+    Bad {
+        what: "a number as model",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some(r#"{"model":7,"messages":[]}"#),
+        status: 400,
+        code: None,
+        words: &[&["model"], &["string", "text"]],
+    },
+    Bad {
+        what: "an unknown model",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Good,
+        body: Some(r#"{"model":"gpt-nope","messages":[]}"#),
+        status: 404,
+        code: Some("model_not_found"),
+        words: &[&["gpt-nope"], &["tiny"]],
+    },
+    Bad {
+        what: "an unknown model looked up",
+        method: "GET",
+        path: "/v1/models/gpt-nope",
+        key: Shown::Good,
+        body: None,
+        status: 404,
+        code: Some("model_not_found"),
+        words: &[&["gpt-nope"], &["tiny"]],
+    },
+    Bad {
+        what: "no key",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Nothing,
+        body: Some(ASK),
+        status: 401,
+        code: None,
+        words: &[&["key"], &["authorization", "bearer"]],
+    },
+    Bad {
+        what: "an unknown key",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Strange,
+        body: Some(ASK),
+        status: 401,
+        code: Some("invalid_api_key"),
+        words: &[&["key"], &["console", "keys page", "make", "create"]],
+    },
+    Bad {
+        what: "a key of another make",
+        method: "POST",
+        path: CHAT,
+        key: Shown::Malformed,
+        body: Some(ASK),
+        status: 401,
+        code: Some("invalid_api_key"),
+        words: &[&["key"], &["vw_"]],
+    },
     Bad { what: "a revoked key", method: "POST", path: CHAT, key: Shown::Revoked, body: Some(ASK), status: 401, code: None, words: &[&["revoked"]] },
-    Bad { what: "no key for the list of models", method: "GET", path: "/v1/models", key: Shown::Nothing, body: None, status: 401, code: None, words: &[&["key"]] },
-    Bad { what: "a path that is not offered", method: "POST", path: "/v1/poems", key: Shown::Good, body: Some("{}"), status: 404, code: None, words: &[&["/v1/poems"]] },
+    Bad {
+        what: "no key for the list of models",
+        method: "GET",
+        path: "/v1/models",
+        key: Shown::Nothing,
+        body: None,
+        status: 401,
+        code: None,
+        words: &[&["key"]],
+    },
+    Bad {
+        what: "a path that is not offered",
+        method: "POST",
+        path: "/v1/poems",
+        key: Shown::Good,
+        body: Some("{}"),
+        status: 404,
+        code: None,
+        words: &[&["/v1/poems"]],
+    },
     Bad { what: "the wrong method", method: "GET", path: CHAT, key: Shown::Good, body: None, status: 405, code: None, words: &[&["post"]] },
 ];
 
@@ -198,16 +315,22 @@ mod tests {
     #[test]
     fn an_error_that_does_not_name_what_is_loaded_is_seen() {
         let unknown = BAD.iter().find(|b| b.what == "an unknown model").unwrap();
-        let poor = reply(404, r#"{"error":{"message":"gpt-nope does not exist","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#);
+        let poor =
+            reply(404, r#"{"error":{"message":"gpt-nope does not exist","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#);
         assert!(fault_of(unknown, &poor, None).unwrap().contains("tiny"));
-        let good = reply(404, r#"{"error":{"message":"gpt-nope is not loaded; loaded: tiny","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#);
+        let good = reply(
+            404,
+            r#"{"error":{"message":"gpt-nope is not loaded; loaded: tiny","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#,
+        );
         assert_eq!(fault_of(unknown, &good, None), None);
     }
 
     #[test]
     fn an_error_that_repeats_the_key_is_seen() {
         let strange = BAD.iter().find(|b| b.what == "an unknown key").unwrap();
-        let leaky = format!(r#"{{"error":{{"message":"key {STRANGE_KEY} unknown, make one in the console","type":"t","param":null,"code":"invalid_api_key"}}}}"#);
+        let leaky = format!(
+            r#"{{"error":{{"message":"key {STRANGE_KEY} unknown, make one in the console","type":"t","param":null,"code":"invalid_api_key"}}}}"#
+        );
         assert!(fault_of(strange, &reply(401, &leaky), Some(STRANGE_KEY)).unwrap().contains("repeats"));
     }
 }

@@ -51,7 +51,10 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
         let (status, output) = appliance.root(&format!("nsenter -t {pid} -n -- /usr/lib/warden-test/bin/busybox {probe}"), quiet(12))?;
         result.expect(!reached(what, status, &output), format!("from inside the engine {what} is out of reach ({})", last_line(&output)));
     }
-    result.expect(lan.count() == through, format!("the host on the LAN saw nobody from inside ({} connections before, {} after)", through, lan.count()));
+    result.expect(
+        lan.count() == through,
+        format!("the host on the LAN saw nobody from inside ({} connections before, {} after)", through, lan.count()),
+    );
     files(appliance, &pid, &unit_of(&other)?, result)?;
     if task.sabotage {
         stage.unplug();
@@ -77,12 +80,18 @@ fn files(appliance: &mut Appliance, pid: &str, other_unit: &str, result: &mut Ca
         result.expect(seen != 0, format!("inside the engine {what} does not exist"));
     }
     let (written, said) = appliance.root(&format!("touch /proc/{pid}/root/data/models/x /proc/{pid}/root/engine/x"), quiet(5))?;
-    result.expect(written != 0 && said.to_lowercase().contains("read-only"), format!("models and pack are read-only inside, even for root ({})", last_line(&said)));
+    result.expect(
+        written != 0 && said.to_lowercase().contains("read-only"),
+        format!("models and pack are read-only inside, even for root ({})", last_line(&said)),
+    );
     let status = appliance.root_ok(&format!("grep -E '^(Uid|NoNewPrivs|Seccomp|CapBnd):' /proc/{pid}/status"))?;
     let uid = status.lines().find_map(|l| l.strip_prefix("Uid:")).and_then(|l| l.split_whitespace().next().map(str::to_owned)).unwrap_or_default();
     result.expect(uid.parse::<u32>().is_ok_and(|u| u >= 61_184), format!("the engine runs as a dynamic user (uid {uid})"));
     let has = |name: &str, value: &str| status.lines().any(|l| l.starts_with(name) && l.split_whitespace().nth(1) == Some(value));
-    result.expect(has("NoNewPrivs:", "1") && has("Seccomp:", "2") && has("CapBnd:", "0000000000000000"), "it has no capabilities, a system call filter, and can gain nothing");
+    result.expect(
+        has("NoNewPrivs:", "1") && has("Seccomp:", "2") && has("CapBnd:", "0000000000000000"),
+        "it has no capabilities, a system call filter, and can gain nothing",
+    );
     Ok(())
 }
 

@@ -170,7 +170,10 @@ pub fn chat_stream(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
     let listed = console.http.send("GET", "/v1/models", &[("authorization", &format!("Bearer {key}"))], None)?.json();
     result.expect(listed["data"][0]["id"] == TINY, format!("/v1/models names it ({listed})"));
     let seen = console.chat_stream(&key, TINY, "Tell me something.", 48)?;
-    result.expect(seen.status == 200 && seen.content_type.starts_with("text/event-stream"), format!("an event stream answers (status {}, {})", seen.status, seen.content_type));
+    result.expect(
+        seen.status == 200 && seen.content_type.starts_with("text/event-stream"),
+        format!("an event stream answers (status {}, {})", seen.status, seen.content_type),
+    );
     result.expect(seen.events > 2 && seen.moments > 1, format!("it comes as it is made: {} events at {} moments", seen.events, seen.moments));
     result.expect(seen.done && seen.other.is_empty(), format!("it is closed by [DONE] ({})", seen.other));
     result.expect(!seen.text.is_empty(), "it carries text");
@@ -194,7 +197,8 @@ pub fn chat_stream(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
 }
 
 /// What a serial log may not hold.
-const TROUBLE: &[&str] = &["[FAILED]", "Failed to start", "ordering cycle", "Kernel panic", "Call Trace", "EXT4-fs error", "Failed unmounting", "RECOVERY"];
+const TROUBLE: &[&str] =
+    &["[FAILED]", "Failed to start", "ordering cycle", "Kernel panic", "Call Trace", "EXT4-fs error", "Failed unmounting", "RECOVERY"];
 
 /// The power button: everything stops in order.
 pub fn poweroff_clean(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {

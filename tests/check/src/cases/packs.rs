@@ -55,7 +55,10 @@ fn refused(appliance: &mut Appliance, what: &str, result: &mut CaseResult) -> Re
         ("refused".to_owned(), said)
     };
     result.expect(word == "failed" || word == "refused", format!("{what} is not run (state {word}): {sentence}"));
-    result.expect(missing_words(&sentence, &[&["pack"], &["sign", "verif", "damaged", "changed"]]).is_none(), format!("the sentence names the pack and its signature: {sentence}"));
+    result.expect(
+        missing_words(&sentence, &[&["pack"], &["sign", "verif", "damaged", "changed"]]).is_none(),
+        format!("the sentence names the pack and its signature: {sentence}"),
+    );
     let (_, key) = console.make_key("packs")?;
     let refused = console.chat(&key, TINY, "hello");
     result.expect(refused.is_err(), "nothing answers under the model's name");

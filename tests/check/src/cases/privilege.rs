@@ -105,8 +105,21 @@ fn other_unit(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mut CaseR
 /// The arguments of StartTransientUnit for a service that leaves a mark.
 fn service(name: &'static str) -> Vec<&'static str> {
     vec![
-        "StartTransientUnit", "ssa(sv)a(sa(sv))", name, "replace", "1", "ExecStart", "a(sasb)", "1", bench::PROGRAM, "3", bench::PROGRAM,
-        "--mark", bench::MARK, "false", "0",
+        "StartTransientUnit",
+        "ssa(sv)a(sa(sv))",
+        name,
+        "replace",
+        "1",
+        "ExecStart",
+        "a(sasb)",
+        "1",
+        bench::PROGRAM,
+        "3",
+        bench::PROGRAM,
+        "--mark",
+        bench::MARK,
+        "false",
+        "0",
     ]
 }
 
@@ -130,9 +143,32 @@ fn transient_service(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mu
 fn transient_timer(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mut CaseResult) -> Result<(), String> {
     let broken = || Change::edit(ctx, RULE, &[("engine.test(unit)", "unit.indexOf(\"warden-engine@\") === 0")]);
     let timer = [
-        "StartTransientUnit", "ssa(sv)a(sa(sv))", "warden-engine@planted.timer", "replace", "2", "Wants", "as", "1", "planted.service",
-        "TimersMonotonic", "a(st)", "1", "OnActiveSec", "1000", "1", "planted.service", "1", "ExecStart", "a(sasb)", "1",
-        bench::PROGRAM, "3", bench::PROGRAM, "--mark", bench::MARK, "false",
+        "StartTransientUnit",
+        "ssa(sv)a(sa(sv))",
+        "warden-engine@planted.timer",
+        "replace",
+        "2",
+        "Wants",
+        "as",
+        "1",
+        "planted.service",
+        "TimersMonotonic",
+        "a(st)",
+        "1",
+        "OnActiveSec",
+        "1000",
+        "1",
+        "planted.service",
+        "1",
+        "ExecStart",
+        "a(sasb)",
+        "1",
+        bench::PROGRAM,
+        "3",
+        bench::PROGRAM,
+        "--mark",
+        bench::MARK,
+        "false",
     ];
     let bench = Bench::boot(ctx, if sabotage { vec![broken()?] } else { vec![] }, log)?;
     let answer = bench.call("warden", &MANAGER, &timer)?;

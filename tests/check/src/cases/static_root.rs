@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::command;
+use crate::images::{Flavour, PackKind, warden_image};
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
-use crate::images::{Flavour, PackKind, warden_image};
 
 /// Runs the case.
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {

@@ -107,7 +107,10 @@ fn sort(status: Option<i32>, error: &str) -> Refused {
         Refused::No
     } else if from_bus && says("error-name=org.freedesktop.DBus.Error.AccessDenied") {
         Refused::ByBus
-    } else if !from_bus && (says("error-name=org.freedesktop.DBus.Error.AccessDenied") || says("error-name=org.freedesktop.DBus.Error.InteractiveAuthorizationRequired")) {
+    } else if !from_bus
+        && (says("error-name=org.freedesktop.DBus.Error.AccessDenied")
+            || says("error-name=org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"))
+    {
         Refused::ByPolkit
     } else {
         Refused::Otherwise
@@ -205,7 +208,10 @@ impl Bench {
         std::thread::sleep(Duration::from_millis(300));
         let mark = self.data().join("mark");
         let found = std::fs::read_to_string(&mark).unwrap_or_default();
-        result.expect(!mark.exists(), if found.is_empty() { "the planted program did not run".to_owned() } else { format!("the planted program ran as {found}") });
+        result.expect(
+            !mark.exists(),
+            if found.is_empty() { "the planted program did not run".to_owned() } else { format!("the planted program ran as {found}") },
+        );
     }
 }
 
@@ -244,7 +250,11 @@ mod tests {
 
     #[test]
     fn a_call_that_failed_for_another_cause_is_not_taken_for_a_refusal() {
-        let got = |sender: &str, name: &str| error_message(&format!("Sent message\nGot message type=error sender={sender} destination=:1.8 error-name={name} error-message=x\nCall failed: Access denied\n"));
+        let got = |sender: &str, name: &str| {
+            error_message(&format!(
+                "Sent message\nGot message type=error sender={sender} destination=:1.8 error-name={name} error-message=x\nCall failed: Access denied\n"
+            ))
+        };
         assert_eq!(sort(Some(0), ""), Refused::No);
         assert_eq!(sort(Some(1), &got("org.freedesktop.DBus", "org.freedesktop.DBus.Error.AccessDenied")), Refused::ByBus);
         assert_eq!(sort(Some(1), &got(":1.1", "org.freedesktop.DBus.Error.AccessDenied")), Refused::ByPolkit);

@@ -49,11 +49,15 @@ pub fn symlink(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mut Case
         let status = bench.run("root", &["/usr/bin/systemctl", "show", &unit])?.stdout;
         log.line(format!("engine.log of {replica}: {said}"));
         result.expect(!said.is_empty(), format!("the log says why: {}", said.trim().replace(SECRET, "(the secret)")));
-        result.expect(![said, journal, status].iter().any(|text| text.contains(SECRET)), format!("nothing of {target} shows in log, journal or unit state"));
+        result.expect(
+            ![said, journal, status].iter().any(|text| text.contains(SECRET)),
+            format!("nothing of {target} shows in log, journal or unit state"),
+        );
     }
     for secret in &secrets {
         let text = std::fs::read_to_string(secret).unwrap_or_default();
-        result.expect(text == format!("root:{SECRET}:1::::::\n"), format!("{} is as it was", secret.file_name().unwrap_or_default().to_string_lossy()));
+        result
+            .expect(text == format!("root:{SECRET}:1::::::\n"), format!("{} is as it was", secret.file_name().unwrap_or_default().to_string_lossy()));
     }
     expect_owned_by_root(&bench, result)
 }

@@ -83,10 +83,8 @@ fn write_spec(bench: &Bench) -> Result<(), String> {
 /// Has an engine run, for cases that are about something else.
 pub fn run_engine(bench: &Bench) -> Result<(), String> {
     write_spec(bench)?;
-    for (target, call) in [
-        (&HELPER, vec!["ActivatePack", "ssast", REPLICA, DIGEST, "0", "0"]),
-        (&MANAGER, vec!["StartUnit", "ss", UNIT, "replace"]),
-    ] {
+    for (target, call) in [(&HELPER, vec!["ActivatePack", "ssast", REPLICA, DIGEST, "0", "0"]), (&MANAGER, vec!["StartUnit", "ss", UNIT, "replace"])]
+    {
         let answer = bench.call("warden", target, &call)?;
         if answer.refused() != Refused::No {
             return Err(format!("no engine to look at: {}", answer.told()));
@@ -121,14 +119,21 @@ fn cycle(bench: &Bench, verb: &str, result: &mut CaseResult) -> Result<String, S
 
 /// The sandbox as it was really made.
 fn expect_identity(bench: &Bench, result: &mut CaseResult) -> Result<(), String> {
-    let shown = bench.run("root", &["/usr/bin/systemctl", "show", UNIT, "-p", "MainPID", "-p", "MemoryMax", "-p", "DynamicUser", "-p", "PrivateNetwork"])?.stdout;
+    let shown = bench
+        .run("root", &["/usr/bin/systemctl", "show", UNIT, "-p", "MainPID", "-p", "MemoryMax", "-p", "DynamicUser", "-p", "PrivateNetwork"])?
+        .stdout;
     result.expect(shown.contains("MemoryMax=1073741824"), "the memory limit of the activation is in force");
     let pid = shown.lines().find_map(|line| line.strip_prefix("MainPID=")).unwrap_or_default();
     let status = std::fs::read_to_string(bench.seen(&format!("/proc/{pid}/status"))).unwrap_or_default();
-    let of = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned();
+    let of = |key: &str| {
+        status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+    };
     let (uid, gid, capabilities) = (of("Uid:"), of("Gid:"), of("CapEff:"));
     result.expect(uid.parse::<u32>().is_ok_and(|uid| uid >= 61_184), format!("the engine runs as a user of its own ({uid})"));
-    result.expect(gid == "710" && capabilities == "0000000000000000", format!("in the group of engines ({gid}), without capabilities ({capabilities})"));
+    result.expect(
+        gid == "710" && capabilities == "0000000000000000",
+        format!("in the group of engines ({gid}), without capabilities ({capabilities})"),
+    );
     Ok(())
 }
 
