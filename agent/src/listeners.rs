@@ -36,14 +36,18 @@ pub fn open(listen: &Listen) -> Result<Vec<TcpListener>, Problem> {
             Ok(vec![into_tokio(socket)?])
         }
         Listen::Systemd => {
-            let fds = sd_notify::listen_fds().map_err(|cause| Problem::new(ProblemKind::SystemService, format!("systemd handed over no sockets: {cause}.")))?;
+            let fds = sd_notify::listen_fds()
+                .map_err(|cause| Problem::new(ProblemKind::SystemService, format!("systemd handed over no sockets: {cause}.")))?;
             let mut listeners = Vec::new();
             for fd in fds {
                 listeners.push(into_tokio(take_fd(fd))?);
             }
             if listeners.is_empty() {
-                return Err(Problem::new(ProblemKind::SystemService, "The configuration says listen = \"systemd\", but systemd handed over no socket.")
-                    .hint("Start the agent through warden-agent.socket, or set listen to an ADDRESS:PORT."));
+                return Err(Problem::new(
+                    ProblemKind::SystemService,
+                    "The configuration says listen = \"systemd\", but systemd handed over no socket.",
+                )
+                .hint("Start the agent through warden-agent.socket, or set listen to an ADDRESS:PORT."));
             }
             Ok(listeners)
         }
@@ -66,8 +70,10 @@ fn into_tokio(socket: std::net::TcpListener) -> Result<TcpListener, Problem> {
 
 fn bind_problem(address: SocketAddr, cause: &std::io::Error) -> Problem {
     match cause.kind() {
-        std::io::ErrorKind::AddrInUse => Problem::new(ProblemKind::Conflict, format!("Port {} on {} is taken by another program.", address.port(), address.ip()))
-            .hint("Stop that program, or choose another port (WARDEN_PORT=8081 make run, or `listen` in the configuration)."),
+        std::io::ErrorKind::AddrInUse => {
+            Problem::new(ProblemKind::Conflict, format!("Port {} on {} is taken by another program.", address.port(), address.ip()))
+                .hint("Stop that program, or choose another port (WARDEN_PORT=8081 make run, or `listen` in the configuration).")
+        }
         std::io::ErrorKind::PermissionDenied => Problem::new(ProblemKind::Forbidden, format!("Binding {address} is not allowed for this user."))
             .hint("Use a port above 1023, or let systemd hold the socket."),
         _ => Problem::new(ProblemKind::SystemService, format!("Cannot listen on {address}: {cause}.")).hint("Check the address in `listen`."),
@@ -123,8 +129,13 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut stop: watch:
     finish(graceful, cut).await;
 }
 
-fn spawn_connection<S>(stream: S, router: Router, graceful: &GracefulShutdown, permit: tokio::sync::OwnedSemaphorePermit, mut cut: watch::Receiver<bool>)
-where
+fn spawn_connection<S>(
+    stream: S,
+    router: Router,
+    graceful: &GracefulShutdown,
+    permit: tokio::sync::OwnedSemaphorePermit,
+    mut cut: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {

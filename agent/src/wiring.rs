@@ -41,11 +41,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let store = Store::open(&config.state_dir)?;
     let ledger = store.ledger(&changes);
     let access = Access::open(store.clone(), changes.clone()).await?;
-    let models = Models::new(
-        store.clone(),
-        ModelsConfig { models_dir: config.models_dir(), allowed_roots: config.model_roots.clone() },
-        changes.clone(),
-    );
+    let models =
+        Models::new(store.clone(), ModelsConfig { models_dir: config.models_dir(), allowed_roots: config.model_roots.clone() }, changes.clone());
     let engines = engines(&config, &changes)?;
     let flights = FlightTable::new();
     let serving = ServingRoom::start(ServingParts {
@@ -106,11 +103,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
 fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Problem> {
     Ok(match config.profile {
         Profile::Dev => ProcessEngines::new(
-            ProcessConfig {
-                engines_dir: config.engines_dir.clone(),
-                runtime_dir: config.runtime_dir.clone(),
-                log_dir: config.data_dir.join("logs"),
-            },
+            ProcessConfig { engines_dir: config.engines_dir.clone(), runtime_dir: config.runtime_dir.clone(), log_dir: config.data_dir.join("logs") },
             changes.clone(),
         )?,
         Profile::Appliance => SystemdEngines::new(
@@ -172,7 +165,8 @@ fn router(
 
 /// A panic is a defect of ours; the caller still gets a sentence and the process goes on.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> axum::response::Response {
-    let body = r#"{"detail":{"error_code":"internal","message":"The agent hit a fault of its own while answering; it goes on. The log has the details."}}"#;
+    let body =
+        r#"{"detail":{"error_code":"internal","message":"The agent hit a fault of its own while answering; it goes on. The log has the details."}}"#;
     let mut response = axum::response::Response::new(axum::body::Body::from(body));
     *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));

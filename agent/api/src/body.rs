@@ -20,7 +20,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
         let bytes: Bytes = axum::body::to_bytes(request.into_body(), LIMIT).await.map_err(|_| {
-            Problem::new(ProblemKind::TooLarge, "The body is larger than 1 MiB, or was cut off.").hint("Send the fields of this call as one JSON object.")
+            Problem::new(ProblemKind::TooLarge, "The body is larger than 1 MiB, or was cut off.")
+                .hint("Send the fields of this call as one JSON object.")
         })?;
         parse(&bytes).map(Self).map_err(ProblemResponse)
     }
@@ -32,7 +33,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(ProblemKind::BadRequest, "The body is empty.").hint("Send a JSON object; GET /api/openapi.json lists its fields."));
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        Category::Data => Problem::new(ProblemKind::Invalid, format!("The body does not fit this call: {error}.")).hint("GET /api/openapi.json lists the fields of this call."),
+        Category::Data => Problem::new(ProblemKind::Invalid, format!("The body does not fit this call: {error}."))
+            .hint("GET /api/openapi.json lists the fields of this call."),
         _ => Problem::new(ProblemKind::BadRequest, format!("The body is not valid JSON: {error}.")).hint("Send one JSON object."),
     })
 }

@@ -25,15 +25,7 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 use warden_access::http::ProblemResponse;
-use warden_domain::{
-    Problem, ProblemKind,
-    access::Accounts,
-    change::Changes,
-    engine::Engines,
-    key::Keys,
-    model::Registry,
-    replica::Serving,
-};
+use warden_domain::{Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, key::Keys, model::Registry, replica::Serving};
 use warden_gateway::Gateway;
 
 /// The ports the API works through.
@@ -89,11 +81,13 @@ pub fn router(parts: ApiParts) -> Router {
 }
 
 async fn unknown(OriginalUri(uri): OriginalUri) -> Response {
-    let problem = Problem::new(ProblemKind::NotFound, format!("There is no {} in this API.", uri.path())).hint("GET /api/openapi.json lists every call.");
+    let problem =
+        Problem::new(ProblemKind::NotFound, format!("There is no {} in this API.", uri.path())).hint("GET /api/openapi.json lists every call.");
     ProblemResponse(problem).into_response()
 }
 
 async fn wrong_method(method: Method, OriginalUri(uri): OriginalUri) -> Response {
-    let problem = Problem::new(ProblemKind::MethodNotAllowed, format!("{} does not take {method}.", uri.path())).hint("The Allow header and GET /api/openapi.json say which methods it takes.");
+    let problem = Problem::new(ProblemKind::MethodNotAllowed, format!("{} does not take {method}.", uri.path()))
+        .hint("The Allow header and GET /api/openapi.json say which methods it takes.");
     ProblemResponse(problem).into_response()
 }

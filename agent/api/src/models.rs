@@ -193,7 +193,13 @@ async fn one(parts: &ApiParts, id: &ModelId) -> Result<ModelDocument, Problem> {
 pub async fn list(State(parts): State<ApiParts>, _: SignedIn) -> Result<Json<ModelList>, ProblemResponse> {
     let models = parts.registry.list().await?;
     let states = parts.serving.states();
-    let models = models.into_iter().map(|m| { let state = states.get(&m.id); document(m, state) }).collect();
+    let models = models
+        .into_iter()
+        .map(|m| {
+            let state = states.get(&m.id);
+            document(m, state)
+        })
+        .collect();
     Ok(Json(ModelList { models }))
 }
 

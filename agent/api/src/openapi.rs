@@ -45,7 +45,9 @@ pub fn base(version: &str) -> utoipa::openapi::OpenApi {
     description.info = InfoBuilder::new()
         .title("LM Warden control API")
         .version(version)
-        .description(Some("Everything the console does. Sign in at /api/auth/login; the session cookie and, for changing calls, X-CSRF-Token authenticate."))
+        .description(Some(
+            "Everything the console does. Sign in at /api/auth/login; the session cookie and, for changing calls, X-CSRF-Token authenticate.",
+        ))
         .build();
     if let Some(components) = description.components.as_mut() {
         components.add_security_scheme("session", SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new("warden_session"))));

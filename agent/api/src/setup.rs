@@ -54,7 +54,12 @@ pub fn signed_in(status: StatusCode, session: &NewSession, secure: bool) -> Resp
         role: session.principal.role.as_str(),
         csrf: session.principal.csrf.expose().clone(),
     };
-    (status, [(header::SET_COOKIE, session_cookie(session, secure)), (header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"))], Json(body)).into_response()
+    (
+        status,
+        [(header::SET_COOKIE, session_cookie(session, secure)), (header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"))],
+        Json(body),
+    )
+        .into_response()
 }
 
 /// How far setup is.

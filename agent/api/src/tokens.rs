@@ -103,7 +103,11 @@ pub async fn list(State(parts): State<ApiParts>, _: SignedIn) -> Result<Json<Key
 /// Makes a key. Its secret is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/tokens", tag = "keys", request_body = NewKeyBody, responses(
     (status = 201, body = NewKeyAnswer), (status = 409, description = "`conflict`: the name is in use", body = ErrorBody), (status = 422, description = "`invalid_value`", body = ErrorBody)))]
-pub async fn create(State(parts): State<ApiParts>, SignedIn(principal): SignedIn, JsonBody(body): JsonBody<NewKeyBody>) -> Result<Response, ProblemResponse> {
+pub async fn create(
+    State(parts): State<ApiParts>,
+    SignedIn(principal): SignedIn,
+    JsonBody(body): JsonBody<NewKeyBody>,
+) -> Result<Response, ProblemResponse> {
     roles::require(&principal, Change::Manage)?;
     let new = parts.keys.create(&principal.account, &body.name).await?;
     let answer = NewKeyAnswer { key: new.key.into(), plaintext: new.secret.expose().clone() };

@@ -45,7 +45,9 @@ impl View<'_> {
             Err(Silence::NotThere) if self.uptime < STARTING => lines.push("Starting. The address appears here in a moment.".to_owned()),
             Err(silence) => {
                 lines.push(clean(&format!("The agent is not answering: {silence}.")));
-                lines.push("It is started again by itself. If this stays for more than two minutes, restart the machine with its power button.".to_owned());
+                lines.push(
+                    "It is started again by itself. If this stays for more than two minutes, restart the machine with its power button.".to_owned(),
+                );
             }
         }
         lines
@@ -76,7 +78,9 @@ fn tell(status: &Status, lines: &mut Vec<String>) {
 /// One printable line of bounded length.
 fn clean(text: impl AsRef<str>) -> String {
     // Direction marks are no control characters to the language, but they too change what a reader sees.
-    let hidden = |letter: &char| letter.is_control() || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let hidden = |letter: &char| {
+        letter.is_control() || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
     text.as_ref().chars().filter(|letter| !hidden(letter)).take(MAX_LINE).collect()
 }
 

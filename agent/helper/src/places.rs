@@ -121,7 +121,13 @@ mod tests {
             fs::create_dir(top.path().join(name)).unwrap();
             top.path().join(name)
         };
-        let places = Places { packs: made("packs"), revoked: top.path().join("revoked"), roots: made("roots"), engines: made("engines"), units: made("units") };
+        let places = Places {
+            packs: made("packs"),
+            revoked: top.path().join("revoked"),
+            roots: made("roots"),
+            engines: made("engines"),
+            units: made("units"),
+        };
         fs::write(places.packs.join(format!("{DIGEST}.raw")), b"pack").unwrap();
         (top, places)
     }

@@ -70,7 +70,13 @@ impl Bench {
             fs::create_dir(top.path().join(name)).unwrap();
             top.path().join(name)
         };
-        let places = Places { packs: made("packs"), revoked: top.path().join("revoked"), roots: made("roots"), engines: made("engines"), units: made("units") };
+        let places = Places {
+            packs: made("packs"),
+            revoked: top.path().join("revoked"),
+            roots: made("roots"),
+            engines: made("engines"),
+            units: made("units"),
+        };
         fs::write(places.packs.join(format!("{DIGEST}.raw")), b"pack").unwrap();
         let client = bus.builder().build().await.unwrap();
         Self { bus, top, places, client }

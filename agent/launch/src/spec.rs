@@ -108,8 +108,8 @@ pub fn check_replica(replica: &str) -> Result<(), Refusal> {
 /// The first thing found that is not accepted.
 pub fn parse(bytes: &[u8], replica: &str) -> Result<Launch, Refusal> {
     // The parser's own text could quote the file; only the place is told, so that a planted file shows nothing of itself.
-    let document: Document = serde_json::from_slice(bytes)
-        .map_err(|error| Refusal::Syntax(format!("line {}, column {}", error.line(), error.column())))?;
+    let document: Document =
+        serde_json::from_slice(bytes).map_err(|error| Refusal::Syntax(format!("line {}, column {}", error.line(), error.column())))?;
     if document.format != 1 {
         return Err(Refusal::Format(document.format));
     }
@@ -120,8 +120,7 @@ pub fn parse(bytes: &[u8], replica: &str) -> Result<Launch, Refusal> {
         return Err(Refusal::Syntax("generation must have 1 to 128 characters".to_owned()));
     }
     check_program(&document.program)?;
-    let args_fit = document.args.len() <= MAX_ARGS
-        && document.args.iter().all(|arg| arg.len() <= MAX_ARG_BYTES && !arg.contains('\0'));
+    let args_fit = document.args.len() <= MAX_ARGS && document.args.iter().all(|arg| arg.len() <= MAX_ARG_BYTES && !arg.contains('\0'));
     if !args_fit {
         return Err(Refusal::Args);
     }
@@ -134,11 +133,7 @@ pub fn parse(bytes: &[u8], replica: &str) -> Result<Launch, Refusal> {
 fn check_program(program: &str) -> Result<(), Refusal> {
     let name = program.strip_prefix(PROGRAM_FOLDER).ok_or(Refusal::Program)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.') {
-        Ok(())
-    } else {
-        Err(Refusal::Program)
-    }
+    if (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.') { Ok(()) } else { Err(Refusal::Program) }
 }
 
 fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
@@ -188,14 +183,16 @@ mod tests {
 
     #[test]
     fn a_program_outside_the_pack_does_not_start() {
-        for program in ["/bin/sh", "/engine/bin/../../bin/sh", "/engine/bin/", "/engine/bin/..", "/engine/bin/a/b", "llama-server", "/engine/bin/a\0"] {
+        for program in ["/bin/sh", "/engine/bin/../../bin/sh", "/engine/bin/", "/engine/bin/..", "/engine/bin/a/b", "llama-server", "/engine/bin/a\0"]
+        {
             assert_eq!(with("program", json!(program)), Err(Refusal::Program), "{program:?}");
         }
     }
 
     #[test]
     fn a_library_cannot_be_slipped_into_the_engine() {
-        for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "GGML_BACKEND_PATH", "VLLM_NCCL_SO_PATH", "HOME", "omp_x", "OMP_X=Y", ""] {
+        for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "GGML_BACKEND_PATH", "VLLM_NCCL_SO_PATH", "HOME", "omp_x", "OMP_X=Y", ""]
+        {
             assert!(matches!(with("env", json!({name: "1"})), Err(Refusal::Env(_))), "{name:?}");
         }
         assert!(matches!(with("env", json!({"OMP_X": "a\0b"})), Err(Refusal::Env(_))));

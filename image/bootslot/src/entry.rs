@@ -97,9 +97,7 @@ pub fn parse_name(file: &str) -> Option<(Slot, Tries)> {
         return Some((Slot::parse(stem).ok()?, Tries::Confirmed));
     };
     let (left, done) = counter.split_once('-').map_or((counter, None), |(left, done)| (left, Some(done)));
-    let number = |text: &str| -> Option<u32> {
-        if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
-    };
+    let number = |text: &str| -> Option<u32> { if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None } };
     if let Some(done) = done {
         number(done)?;
     }

@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn leftovers_of_a_cut_are_cleared_and_the_judgement_stays() {
-        let (_esp, entries) = esp(&[("a.conf", "version 000001\n"), ("b.conf", "version 000002\n"), ("b+0.conf", "version 000002\n"), (".b+3.conf.new", "ti")]);
+        let (_esp, entries) =
+            esp(&[("a.conf", "version 000001\n"), ("b.conf", "version 000002\n"), ("b+0.conf", "version 000002\n"), (".b+3.conf.new", "ti")]);
         entries.tidy().unwrap();
         assert_eq!(names(&entries), ["a.conf", "b+0.conf"]);
     }

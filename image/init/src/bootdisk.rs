@@ -78,12 +78,19 @@ pub enum Unclear {
 pub fn find(partitions: &[Partition], loader: Option<&str>) -> Result<Layout, Unclear> {
     let disk = match loader {
         Some(id) => {
-            let disks: BTreeSet<&str> =
-                partitions.iter().filter(|part| part.id.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(id))).map(|part| part.disk.as_str()).collect();
+            let disks: BTreeSet<&str> = partitions
+                .iter()
+                .filter(|part| part.id.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(id)))
+                .map(|part| part.disk.as_str())
+                .collect();
             only(&disks)?.ok_or_else(|| Unclear::LoaderPartition(id.to_owned()))?
         }
         None => {
-            let disks = partitions.iter().filter(|part| matches!(part.label.as_str(), "warden-root-a" | "warden-root-b")).map(|part| part.disk.as_str()).collect();
+            let disks = partitions
+                .iter()
+                .filter(|part| matches!(part.label.as_str(), "warden-root-a" | "warden-root-b"))
+                .map(|part| part.disk.as_str())
+                .collect();
             only(&disks)?.ok_or(Unclear::None)?
         }
     };

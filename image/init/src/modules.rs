@@ -11,14 +11,21 @@ use crate::say;
 
 /// Loads every `*.ko` of the folder in the order of the names.
 pub fn load(folder: &Path) {
-    let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|item| item.path()).filter(|path| path.extension().is_some_and(|end| end == "ko")).collect();
+    let mut paths: Vec<_> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|item| item.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "ko"))
+        .collect();
     paths.sort();
     for path in paths {
-        let outcome = File::open(&path).map_err(|error| error.to_string()).and_then(|file| match finit_module(&file, c"", ModuleInitFlags::empty()) {
-            // Built in, loaded before, or for a device this machine lacks.
-            Ok(()) | Err(Errno::EEXIST | Errno::ENODEV) => Ok(()),
-            Err(errno) => Err(errno.to_string()),
-        });
+        let outcome =
+            File::open(&path).map_err(|error| error.to_string()).and_then(|file| match finit_module(&file, c"", ModuleInitFlags::empty()) {
+                // Built in, loaded before, or for a device this machine lacks.
+                Ok(()) | Err(Errno::EEXIST | Errno::ENODEV) => Ok(()),
+                Err(errno) => Err(errno.to_string()),
+            });
         if let Err(reason) = outcome {
             say::note(&format!("initrd: module {} not loaded: {reason}", path.display()));
         }

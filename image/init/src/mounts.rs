@@ -21,12 +21,20 @@ pub fn put(source: &str, target: &str, kind: &str, flags: MsFlags, options: Opti
 
 /// Shows `source`, a file or folder, at `target` too.
 pub fn bind(source: &str, target: &str) -> Result<(), Fatal> {
-    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| Fatal::Mount { what: source.to_owned(), on: target.to_owned(), errno })
+    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| Fatal::Mount {
+        what: source.to_owned(),
+        on: target.to_owned(),
+        errno,
+    })
 }
 
 /// Moves a mount.
 pub fn shift(source: &str, target: &str) -> Result<(), Fatal> {
-    mount(Some(source), target, None::<&str>, MsFlags::MS_MOVE, None::<&str>).map_err(|errno| Fatal::Mount { what: source.to_owned(), on: target.to_owned(), errno })
+    mount(Some(source), target, None::<&str>, MsFlags::MS_MOVE, None::<&str>).map_err(|errno| Fatal::Mount {
+        what: source.to_owned(),
+        on: target.to_owned(),
+        errno,
+    })
 }
 
 /// /proc, /sys, /dev and /run.

@@ -93,7 +93,10 @@ impl State {
         let (var, id) = (format!("{NEW_ROOT}/var"), format!("{NEW_ROOT}/etc/machine-id"));
         match self {
             Self::Mounted => {
-                let failed = |path: &str| { let path = path.into(); move |source| Fatal::File { path, source } };
+                let failed = |path: &str| {
+                    let path = path.into();
+                    move |source| Fatal::File { path, source }
+                };
                 std::fs::create_dir_all("/state/var").map_err(failed("/state/var"))?;
                 let own = format!("{HERE}/machine-id");
                 if !std::fs::read_to_string(&own).is_ok_and(|text| is_machine_id(text.trim())) {

@@ -22,7 +22,13 @@ const ESP: &str = "/esp";
 pub fn face(layout: &Layout, slot: Slot, state: &State) -> Result<(), Fatal> {
     let device = node(&layout.esp);
     // A medium without its repair program is still tried; the mount tells.
-    let _ = Command::new("/bin/fsck.vfat").args(["-a", "-w", &device]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let _ = Command::new("/bin/fsck.vfat")
+        .args(["-a", "-w", &device])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_SYNCHRONOUS;
     if let Err(fatal) = mounts::put(&device, ESP, "vfat", flags, Some("umask=0077")) {
         return stay(&format!("the boot entries cannot be seen ({fatal})"));
