@@ -29,7 +29,7 @@ impl View<'_> {
         let mut lines = Vec::new();
         let name = self.status.as_ref().map_or(String::new(), |status| format!(" · {}", status.name));
         let version = self.status.as_ref().map_or(self.version, |status| status.version.as_str());
-        lines.push(clean(&format!("LM Warden {}{name}", version.trim())));
+        lines.push(clean(format!("LM Warden {}{name}", version.trim())));
         if let Some(reason) = &self.recovery {
             lines.push(String::new());
             lines.push("RECOVERY".to_owned());
@@ -44,7 +44,7 @@ impl View<'_> {
             Err(_) if self.recovery.as_ref().is_some_and(|reason| reason.contains("warden.recovery=state")) => {}
             Err(Silence::NotThere) if self.uptime < STARTING => lines.push("Starting. The address appears here in a moment.".to_owned()),
             Err(silence) => {
-                lines.push(clean(&format!("The agent is not answering: {silence}.")));
+                lines.push(clean(format!("The agent is not answering: {silence}.")));
                 lines.push(
                     "It is started again by itself. If this stays for more than two minutes, restart the machine with its power button.".to_owned(),
                 );
@@ -58,18 +58,18 @@ fn tell(status: &Status, lines: &mut Vec<String>) {
     if status.addresses.is_empty() {
         lines.push("Network address: none yet. Check the network cable.".to_owned());
     } else {
-        lines.push(clean(&format!("Network address: {}", status.addresses.join(", "))));
+        lines.push(clean(format!("Network address: {}", status.addresses.join(", "))));
     }
-    lines.extend(status.console_urls.iter().take(MAX_LIST).map(|url| clean(&format!("Console: {url}"))));
+    lines.extend(status.console_urls.iter().take(MAX_LIST).map(|url| clean(format!("Console: {url}"))));
     match &status.claim_code {
         Some(code) => {
-            lines.push(clean(&format!("Claim code: {code}")));
+            lines.push(clean(format!("Claim code: {code}")));
             lines.push("Open the console in a browser and enter the claim code to set up this machine.".to_owned());
         }
-        None => lines.push(clean(&format!("Health: {}", status.health))),
+        None => lines.push(clean(format!("Health: {}", status.health))),
     }
-    lines.extend(status.sentences.iter().take(MAX_LIST).map(|sentence| clean(&format!("- {sentence}"))));
-    lines.extend(status.models.iter().take(MAX_LIST).map(|model| clean(&format!("Model {}: {}", model.name, model.state))));
+    lines.extend(status.sentences.iter().take(MAX_LIST).map(|sentence| clean(format!("- {sentence}"))));
+    lines.extend(status.models.iter().take(MAX_LIST).map(|model| clean(format!("Model {}: {}", model.name, model.state))));
     if status.models.len() > MAX_LIST {
         lines.push(format!("and {} more models", status.models.len() - MAX_LIST));
     }
