@@ -82,6 +82,12 @@ pub struct Images {
 }
 
 impl Images {
+    /// No images yet. With `as_they_are` the programs that an earlier image build left go into them.
+    #[must_use]
+    pub fn new(as_they_are: bool) -> Self {
+        Self { compiled: as_they_are, ..Self::default() }
+    }
+
     /// The builder root, which holds QEMU.
     ///
     /// # Errors

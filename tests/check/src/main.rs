@@ -45,9 +45,12 @@ struct Cli {
     /// With --sabotage: exit zero when the break was seen.
     #[arg(long, requires = "sabotage")]
     expect_fail: bool,
-    /// Where a clean checkout is asked for, take the files of the working tree (for work in progress).
+    /// Where a clean checkout is asked for, take the files of the working tree (for work in progress); such a run never counts as complete.
     #[arg(long)]
     worktree: bool,
+    /// Put the programs of an earlier image build into the images (for work in progress); such a run never counts as complete.
+    #[arg(long)]
+    as_they_are: bool,
     /// When the surrounding CI run began, in seconds since the epoch; measures `ci_minutes`.
     #[arg(long, value_name = "SECONDS")]
     ci_started: Option<i64>,
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         sabotage: cli.sabotage,
         expect_fail: cli.expect_fail,
         worktree: cli.worktree,
+        as_they_are: cli.as_they_are,
         ci_started: cli.ci_started,
     };
     run::run(&cli.check, &wishes).unwrap_or_else(|cause| {

@@ -42,8 +42,8 @@ pub struct Stage {
 impl Stage {
     /// An empty stage.
     #[must_use]
-    pub fn new(places: Places, worktree: bool) -> Self {
-        Self { places, worktree, agent: None, images: Images::default(), appliance: None, machines: Vec::new() }
+    pub fn new(places: Places, worktree: bool, as_they_are: bool) -> Self {
+        Self { places, worktree, agent: None, images: Images::new(as_they_are), appliance: None, machines: Vec::new() }
     }
 
     /// The appliance of that kind: the one that runs, or a fresh one (then another one that runs is unplugged first: one machine at a

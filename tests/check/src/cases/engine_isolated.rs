@@ -1,10 +1,10 @@
 //! From inside a running engine: the agent, another engine, DNS and the LAN are out of reach.
 //!
 //! The same probes are made twice: from the machine itself, where they must succeed (or they would show nothing), and from inside the
-//! engine's network and mount namespaces, where they must not. A listener on this host is the LAN; it counts who got through. The
-//! deliberate break switches PrivateNetwork off.
+//! engine's network and mount namespaces, where they must not. A listener on this host is the LAN and its name server; it counts who got
+//! through. The deliberate break switches PrivateNetwork off.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use crate::stage::{Stage, Task};
 
 /// A second engine to look for.
 const OTHER: &str = "other";
+const DNS: &str = "DNS";
 
 /// Runs the case.
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
@@ -40,7 +41,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
         ("the agent on loopback", "wget -q -T 4 -O - http://127.0.0.1:8080/healthz".to_owned()),
         ("the agent on the LAN address", "wget -q -T 4 -O - http://10.0.2.15:8080/healthz".to_owned()),
         ("a host on the LAN", format!("wget -q -T 4 -O - http://10.0.2.2:{}/", lan.port)),
-        ("DNS", "nslookup warden-probe.invalid 10.0.2.3".to_owned()),
+        (DNS, format!("nslookup warden-probe.invalid 10.0.2.2:{}", lan.names)),
     ];
     for (what, probe) in &probes {
         let (status, output) = appliance.root(probe, quiet(12))?;
@@ -79,11 +80,13 @@ fn files(appliance: &mut Appliance, pid: &str, other_unit: &str, result: &mut Ca
         let (seen, _) = appliance.root(&format!("test -e /proc/{pid}/root{path}"), quiet(5))?;
         result.expect(seen != 0, format!("inside the engine {what} does not exist"));
     }
-    let (written, said) = appliance.root(&format!("touch /proc/{pid}/root/data/models/x /proc/{pid}/root/engine/x"), quiet(5))?;
-    result.expect(
-        written != 0 && said.to_lowercase().contains("read-only"),
-        format!("models and pack are read-only inside, even for root ({})", last_line(&said)),
-    );
+    for folder in ["/data/models", "/engine", "/.warden/specs"] {
+        let (written, said) = appliance.root(&format!("touch /proc/{pid}/root{folder}/x"), quiet(5))?;
+        result.expect(
+            written != 0 && said.to_lowercase().contains("read-only"),
+            format!("{folder} is read-only inside, even for root ({})", last_line(&said)),
+        );
+    }
     let status = appliance.root_ok(&format!("grep -E '^(Uid|NoNewPrivs|Seccomp|CapBnd):' /proc/{pid}/status"))?;
     let uid = status.lines().find_map(|l| l.strip_prefix("Uid:")).and_then(|l| l.split_whitespace().next().map(str::to_owned)).unwrap_or_default();
     result.expect(uid.parse::<u32>().is_ok_and(|u| u >= 61_184), format!("the engine runs as a dynamic user (uid {uid})"));
@@ -97,7 +100,7 @@ fn files(appliance: &mut Appliance, pid: &str, other_unit: &str, result: &mut Ca
 
 /// Whether a probe got an answer. A name server that says "no such name" has answered.
 fn reached(what: &str, status: i32, output: &str) -> bool {
-    if what == "DNS" {
+    if what == DNS {
         let said = output.to_uppercase();
         return ["NXDOMAIN", "SERVFAIL", "REFUSED", "CAN'T FIND"].iter().any(|word| said.contains(word));
     }
@@ -108,34 +111,58 @@ fn last_line(text: &str) -> &str {
     text.trim().lines().last().unwrap_or_default()
 }
 
-/// A host on the guest's LAN: a listener of this process that answers and counts.
+/// A host on the guest's LAN: a web server and a name server of this process that answer and count. The guest's router leads to them
+/// under its own address.
 struct Lan {
     port: u16,
+    names: u16,
     seen: Arc<AtomicUsize>,
 }
 
 impl Lan {
     fn listen() -> Result<Self, String> {
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| format!("no listener for the LAN: {e}"))?;
-        let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+        let said = |e: std::io::Error| format!("no listener for the LAN: {e}");
+        let web = TcpListener::bind("127.0.0.1:0").map_err(said)?;
+        let port = web.local_addr().map_err(said)?.port();
+        let dns = UdpSocket::bind("127.0.0.1:0").map_err(said)?;
+        let names = dns.local_addr().map_err(said)?.port();
         let seen = Arc::new(AtomicUsize::new(0));
         let counting = seen.clone();
-        std::thread::spawn(move || {
-            use std::io::{Read, Write};
-            for stream in listener.incoming() {
-                let Ok(mut stream) = stream else { break };
-                counting.fetch_add(1, Ordering::SeqCst);
-                let _read_limit = stream.set_read_timeout(Some(Duration::from_secs(2)));
-                let mut head = [0_u8; 1024];
-                let _any_head = stream.read(&mut head);
-                let _gone_already = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nlan");
-            }
-        });
-        Ok(Self { port, seen })
+        std::thread::spawn(move || serve_web(&web, &counting));
+        let counting = seen.clone();
+        std::thread::spawn(move || serve_names(&dns, &counting));
+        Ok(Self { port, names, seen })
     }
 
     fn count(&self) -> usize {
         self.seen.load(Ordering::SeqCst)
+    }
+}
+
+fn serve_web(listener: &TcpListener, seen: &AtomicUsize) {
+    use std::io::{Read, Write};
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { break };
+        seen.fetch_add(1, Ordering::SeqCst);
+        let _read_limit = stream.set_read_timeout(Some(Duration::from_secs(2)));
+        let mut head = [0_u8; 1024];
+        let _any_head = stream.read(&mut head);
+        let _gone_already = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nlan");
+    }
+}
+
+/// Answers every question with "no such name".
+fn serve_names(socket: &UdpSocket, seen: &AtomicUsize) {
+    let mut packet = [0_u8; 512];
+    while let Ok((length, from)) = socket.recv_from(&mut packet) {
+        if length < 12 {
+            continue;
+        }
+        seen.fetch_add(1, Ordering::SeqCst);
+        // An answer, recursion available, no such name; the counts of records but the question's are zero.
+        packet[2..4].copy_from_slice(&[0x81, 0x83]);
+        packet[6..12].fill(0);
+        let _gone_already = socket.send_to(&packet[..length], from);
     }
 }
 
