@@ -14,7 +14,8 @@ help: ## this list
 run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 10; warm: under 5 s)
 	@agent/dev/deps.sh run
 	@$(MAKE) --no-print-directory assets
-	@$(MAKE) --no-print-directory bins
+	@echo "run: building the agent (about 3 minutes the first time)"
+	@$(CARGO) build --quiet -p warden-agent
 	@exec agent/dev/run.sh
 
 # Always the whole workspace, so that one set of dependency features is compiled once for every target here.
