@@ -2,7 +2,16 @@
 //!
 //! In: sockets and a router. Out: served connections. Knows nothing of what is served.
 
-use std::{convert::Infallible, net::SocketAddr, os::fd::FromRawFd, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    os::fd::FromRawFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{Router, extract::ConnectInfo};
 use hyper::body::Incoming;
@@ -20,7 +29,7 @@ use warden_domain::{Problem, ProblemKind};
 
 use crate::config::Listen;
 
-/// Connections at the same time, over all listeners; more wait in the kernel's queue.
+/// Connections at the same time on one listener; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
 /// A client that has not finished its request head by then is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -94,7 +103,7 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, mut stop: watch::R
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
                 let service = router.clone().layer(axum::Extension(ConnectInfo(peer)));
-                spawn_connection(stream, service, &graceful, permit, cut.clone());
+                spawn_connection(stream, service, &graceful, permit, cut.clone(), HEADER_TIMEOUT);
             }
             Err(error) => {
                 // Out of descriptors or a connection that is gone already: do not spin.
@@ -118,7 +127,7 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut stop: watch:
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, _)) => spawn_connection(stream, router.clone(), &graceful, permit, cut.clone()),
+            Ok((stream, _)) => spawn_connection(stream, router.clone(), &graceful, permit, cut.clone(), HEADER_TIMEOUT),
             Err(error) => {
                 tracing::warn!(%error, "a local connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -135,25 +144,39 @@ fn spawn_connection<S>(
     graceful: &GracefulShutdown,
     permit: tokio::sync::OwnedSemaphorePermit,
     mut cut: watch::Receiver<bool>,
+    patience: Duration,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let asked = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&asked);
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        heard.store(true, Ordering::Relaxed);
         let router = router.clone();
         async move { Ok::<_, Infallible>(router.oneshot(request.map(axum::body::Body::new)).await.unwrap_or_else(|never| match never {})) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(patience);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).keep_alive_interval(Some(Duration::from_secs(60)));
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
         tokio::select! {
             ended = connection => if let Err(error) = ended { tracing::debug!(%error, "a connection ended early") },
+            () = silence(&asked, patience) => tracing::debug!("a connection without a request was closed"),
             _ = cut.wait_for(|cut| *cut) => {}
         }
         drop(permit);
     });
+}
+
+/// Resolves when a connection brought no request in time, and never when it did. hyper's own limit on heads begins only once it knows
+/// the version of HTTP, so that a client without a word would hold its place for ever.
+async fn silence(asked: &AtomicBool, patience: Duration) {
+    tokio::time::sleep(patience).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
 }
 
 async fn finish(graceful: GracefulShutdown, mut cut: watch::Receiver<bool>) {
@@ -175,5 +198,22 @@ mod tests {
         assert_eq!(problem.kind, ProblemKind::Conflict);
         assert!(problem.full_text().contains(&address.port().to_string()));
         assert!(problem.full_text().contains("WARDEN_PORT"));
+    }
+
+    #[tokio::test]
+    async fn a_client_without_a_word_does_not_hold_its_place_for_ever() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (patience, limit) = (Duration::from_millis(100), Duration::from_secs(10));
+        for words in ["", "PRI"] {
+            let (mut client, server) = tokio::io::duplex(1024);
+            let (_cut, cut_seen) = watch::channel(false);
+            let permits = Arc::new(Semaphore::new(1));
+            let permit = permits.clone().acquire_owned().await.unwrap();
+            spawn_connection(server, Router::new(), &GracefulShutdown::new(), permit, cut_seen, patience);
+            client.write_all(words.as_bytes()).await.unwrap();
+            let ended = tokio::time::timeout(limit, client.read(&mut [0; 16])).await;
+            assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{words:?}: {ended:?}");
+            drop(tokio::time::timeout(limit, permits.acquire()).await.unwrap().unwrap());
+        }
     }
 }

@@ -20,6 +20,7 @@ use warden_serving::{ServingParts, ServingRoom};
 use warden_store::Store;
 
 use crate::{
+    claim_folders,
     config::{Config, Listen, Profile},
     console_socket, listeners,
     status::{self, StatusSource},
@@ -36,6 +37,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     for dir in [&config.state_dir, &config.data_dir, &config.models_dir(), &config.runtime_dir] {
         make_dir(dir)?;
     }
+    let _locks = claim_folders::claim(&[&config.state_dir, &config.runtime_dir])?;
     let sockets = listeners::open(&config.listen)?;
     let changes = Changes::new();
     let store = Store::open(&config.state_dir)?;

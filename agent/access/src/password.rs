@@ -1,25 +1,31 @@
 //! Passwords and user names: what is allowed, and argon2id over them.
 //!
-//! Hashing is slow on purpose, so it runs on blocking threads, two at a time, behind a bounded queue: a flood of logins cannot take
-//! the processors or the memory of the box. An unknown name costs exactly what a wrong password costs.
+//! Hashing is slow on purpose, so it runs on two threads of its own behind a bounded queue: a flood of logins cannot take the
+//! processors or the memory of the box. An unknown name costs exactly what a wrong password costs.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use argon2::{Argon2, PasswordHasher, PasswordVerifier, password_hash::phc::PasswordHash};
-use tokio::sync::Semaphore;
+use tokio::sync::{mpsc, oneshot};
 use warden_domain::{Problem, ProblemKind, Secret};
 
 /// Fewest characters of a password.
 const MIN_CHARS: usize = 12;
 /// Most bytes of a password.
 const MAX_BYTES: usize = 256;
-/// Hashes computed at the same time; each takes about 19 MiB.
+/// Threads that compute hashes. Each hash takes about 19 MiB, and a thread keeps what it once took: were hashes spread over the
+/// runtime's blocking threads, every one of those would come to hold its own share.
 const AT_ONCE: usize = 2;
 /// Callers that may wait for a hash.
 const QUEUE: usize = 64;
+
+type Job = Box<dyn FnOnce() + Send>;
 
 /// Refuses passwords nobody should have.
 pub(crate) fn check_password(username: &str, password: &Secret<String>) -> Result<(), Problem> {
@@ -49,7 +55,7 @@ pub(crate) fn check_username(username: &str) -> Result<(), Problem> {
 /// Computes and checks hashes.
 #[derive(Clone)]
 pub(crate) struct Hasher {
-    slots: Arc<Semaphore>,
+    jobs: mpsc::Sender<Job>,
     waiting: Arc<AtomicUsize>,
     /// Hash of a password nobody knows, checked when the name is unknown.
     dummy: Arc<str>,
@@ -59,7 +65,16 @@ impl Hasher {
     /// Computes the dummy hash, which takes a moment; call it off the async threads.
     pub(crate) fn new() -> Result<Self, Problem> {
         let dummy = hash(&crate::token::random_text())?;
-        Ok(Self { slots: Arc::new(Semaphore::new(AT_ONCE)), waiting: Arc::new(AtomicUsize::new(0)), dummy: dummy.into() })
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..AT_ONCE {
+            let queue = Arc::clone(&queue);
+            std::thread::Builder::new()
+                .name("password".to_owned())
+                .spawn(move || work(&queue))
+                .map_err(|cause| Problem::internal(format!("no thread for checking passwords could be started: {cause}.")))?;
+        }
+        Ok(Self { jobs, waiting: Arc::new(AtomicUsize::new(0)), dummy: dummy.into() })
     }
 
     /// The PHC string to keep for a password.
@@ -83,13 +98,23 @@ impl Hasher {
 
     async fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
         let place = Place::take(&self.waiting)?;
-        let permit = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| Problem::internal("The agent is stopping."))?;
-        tokio::task::spawn_blocking(move || {
-            let _held = (place, permit);
-            f()
-        })
-        .await
-        .map_err(|_| Problem::internal("Checking the password broke off."))
+        let (tell, told) = oneshot::channel();
+        let job: Job = Box::new(move || {
+            let _held = place;
+            let _ = tell.send(f());
+        });
+        self.jobs.send(job).await.map_err(|_| Problem::internal("The agent is stopping."))?;
+        told.await.map_err(|_| Problem::internal("Checking the password broke off."))
+    }
+}
+
+/// One thread's life: a job at a time, until nobody can send another.
+fn work(queue: &Mutex<mpsc::Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let Some(job) = job else { return };
+        // A job that panics is answered by its dropped sender; the thread is needed for the next one.
+        let _ = catch_unwind(AssertUnwindSafe(job));
     }
 }
 
@@ -164,5 +189,28 @@ mod tests {
         assert_eq!(Place::take(&waiting).err().unwrap().kind, ProblemKind::TooManyRequests);
         drop(held);
         assert!(Place::take(&waiting).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_logins_stays_on_the_few_threads_whose_memory_is_counted() {
+        let hasher = Hasher::new().unwrap();
+        let asked = (0..QUEUE).map(|_| {
+            let hasher = hasher.clone();
+            tokio::spawn(async move { hasher.blocking(|| std::thread::current().id()).await.unwrap() })
+        });
+        let mut threads = std::collections::HashSet::new();
+        for one in asked.collect::<Vec<_>>() {
+            threads.insert(one.await.unwrap());
+        }
+        assert!(threads.len() <= AT_ONCE, "{threads:?}");
+    }
+
+    #[tokio::test]
+    async fn a_check_that_panics_does_not_lock_everybody_out() {
+        let hasher = Hasher::new().unwrap();
+        for _ in 0..=AT_ONCE {
+            assert!(hasher.blocking(|| panic!("a defect")).await.is_err());
+        }
+        assert_eq!(hasher.blocking(|| 7).await.unwrap(), 7);
     }
 }

@@ -1,7 +1,9 @@
 //! Request bodies: JSON of at most 1 MiB into a typed value, with a sentence that names the place when it is not.
 
+use std::time::Duration;
+
 use axum::{
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{FromRequest, Request},
 };
 use serde::de::DeserializeOwned;
@@ -12,6 +14,9 @@ use warden_domain::{Problem, ProblemKind};
 /// Largest body of a control call. Larger ones are no control calls.
 const LIMIT: usize = 1 << 20;
 
+/// A body that is not there whole by then is given up: whoever sends it need not be signed in.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+
 /// A JSON body as `T`.
 pub struct JsonBody<T>(pub T);
 
@@ -19,11 +24,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
-        let bytes: Bytes = axum::body::to_bytes(request.into_body(), LIMIT).await.map_err(|_| {
-            Problem::new(ProblemKind::TooLarge, "The body is larger than 1 MiB, or was cut off.")
-                .hint("Send the fields of this call as one JSON object.")
-        })?;
+        let bytes = read(request.into_body(), ARRIVES_WITHIN).await?;
         parse(&bytes).map(Self).map_err(ProblemResponse)
+    }
+}
+
+/// Takes a body in, bounded in size and time.
+async fn read(body: Body, within: Duration) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(within, axum::body::to_bytes(body, LIMIT)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(_)) => Err(Problem::new(ProblemKind::TooLarge, "The body is larger than 1 MiB, or was cut off.")
+            .hint("Send the fields of this call as one JSON object.")),
+        Err(_) => Err(Problem::new(ProblemKind::BadRequest, format!("The body did not arrive within {} s.", within.as_secs()))
+            .hint("Send the whole body at once.")),
     }
 }
 
@@ -64,6 +77,14 @@ mod tests {
         let problem = parse::<Sample>(b"{\"nam\": \"x\"}").unwrap_err();
         assert_eq!(problem.kind, ProblemKind::Invalid);
         assert!(problem.message.contains("`nam`") && problem.message.contains("`name`"), "{}", problem.message);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_never_ends_does_not_hold_its_connection_for_ever() {
+        let body = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+        let problem = read(body, Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::BadRequest);
+        assert!(problem.message.contains("did not arrive"), "{}", problem.message);
     }
 
     #[test]

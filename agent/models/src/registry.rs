@@ -149,7 +149,7 @@ fn context_is_sane(asked: Option<Tokens>) -> Result<(), Problem> {
         Some(Tokens(tokens)) if !(SHORTEST_CONTEXT..=LONGEST_CONTEXT).contains(&tokens) => {
             Err(Problem::new(ProblemKind::Invalid, format!("A context of {tokens} tokens cannot be used."))
                 .hint(format!("Use {SHORTEST_CONTEXT} to {LONGEST_CONTEXT} tokens, or leave it out."))
-                .param("max_model_len"))
+                .param("context"))
         }
         _ => Ok(()),
     }
@@ -163,7 +163,7 @@ fn context_fits_the_model(asked: Option<Tokens>, trained: Option<Tokens>) -> Res
             format!("The model was trained for {} tokens of context, and {} were asked for.", trained.0, asked.0),
         )
         .hint(format!("Use at most {}, or leave the context out.", trained.0))
-        .param("max_model_len")),
+        .param("context")),
         _ => Ok(()),
     }
 }

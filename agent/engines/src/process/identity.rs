@@ -63,7 +63,10 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        Some(Self { dead: matches!(*fields.first()?, "Z" | "X" | "x"), session: fields.get(3)?.parse().ok()?, start: fields.get(19)?.parse().ok()? })
+        // A killed process is shown as a zombie as soon as its first thread is gone, while its other threads still hold its sockets.
+        let threads: u32 = fields.get(17)?.parse().ok()?;
+        let dead = matches!(*fields.first()?, "Z" | "X" | "x") && threads <= 1;
+        Some(Self { dead, session: fields.get(3)?.parse().ok()?, start: fields.get(19)?.parse().ok()? })
     }
 }
 
@@ -97,6 +100,12 @@ mod tests {
         let text = "42 (a) Z 1 2) R 1 42 43 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
         assert_eq!(Stat::parse(text), Some(Stat { dead: false, session: 43, start: 777 }));
         assert_eq!(Stat::parse("42 (a) R"), None);
+    }
+
+    #[test]
+    fn a_killed_engine_whose_threads_still_hold_its_socket_is_not_gone_yet() {
+        let stat = |threads| Stat::parse(&format!("42 (a) Z 1 42 42 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 777 0 0")).unwrap();
+        assert!(!stat(3).dead && stat(1).dead && stat(0).dead);
     }
 
     #[test]

@@ -22,11 +22,16 @@ pub fn unsigned(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resu
     if task.sabotage {
         appliance.root_ok(
             "mkdir -p /run/systemd/system/warden-engine@.service.d && \
-             printf '[Service]\\nRootImagePolicy=\\nRootImagePolicy=root=verity+signed+encrypted+unprotected:=absent+unused\\n' \
+             printf '[Service]\\nRootImagePolicy=*\\n' \
              > /run/systemd/system/warden-engine@.service.d/99-sabotage.conf && systemctl daemon-reload",
         )?;
     }
     refused(appliance, "an unsigned pack", result)?;
+    if task.sabotage {
+        // For whoever wonders why a break was not seen.
+        appliance
+            .root("systemctl show -p RootImagePolicy -p Result -p ExecMainStatus 'warden-engine@*'; journalctl -b --no-pager -n 60", quiet(20))?;
+    }
     stage.unplug();
     Ok(())
 }
