@@ -151,8 +151,8 @@ async fn wrong_settings_are_refused_by_field() {
         ..named("tiny.gguf")
     };
     for (new, field) in [
-        (with(Some(0), None, None), "max_model_len"),
-        (with(Some(100_000), None, None), "max_model_len"),
+        (with(Some(0), None, None), "context"),
+        (with(Some(100_000), None, None), "context"),
         (with(None, Some(0), None), "slots"),
         (with(None, Some(65), None), "slots"),
         (with(None, None, Some("a b")), "served_model_name"),
