@@ -11,7 +11,7 @@ export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 10; warm: under 5 s)
+run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 13; warm: under 5 s)
 	@agent/dev/deps.sh run
 	@$(MAKE) --no-print-directory assets
 	@echo "run: building the agent (about 3 minutes the first time)"
@@ -29,7 +29,7 @@ demo: ## the setup wizard's steps by API against a running `make run`, then a ch
 assets: ## page assets from the npm registry, by lock file and hash, into target/web-assets
 	@web/assets/fetch.sh
 
-engine: ## the genuine llama-server of llama.cpp (about 5 minutes, cached outside the tree)
+engine: ## the genuine llama-server of llama.cpp (8 to 10 minutes on two cores, cached outside the tree)
 	@agent/dev/deps.sh run
 	@image/packs/llama.cpp/build.sh
 
