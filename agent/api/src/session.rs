@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use warden_access::http::{COOKIE, ProblemResponse, SignedIn, Visitor, expired_cookie};
+use warden_access::http::{ProblemResponse, SignedIn, Visitor, expired_cookie, presented_cookie};
 use warden_domain::Secret;
 
 use crate::{
@@ -60,7 +60,7 @@ pub async fn login(State(parts): State<ApiParts>, visitor: Visitor, JsonBody(log
 /// Ends the session.
 #[utoipa::path(post, path = "/api/auth/logout", tag = "session", responses((status = 204, description = "Signed out; the cookie is removed")))]
 pub async fn logout(State(parts): State<ApiParts>, visitor: Visitor, headers: HeaderMap) -> Result<Response, ProblemResponse> {
-    if let Some(cookie) = cookie_of(&headers) {
+    if let Some(cookie) = presented_cookie(&headers) {
         parts.accounts.logout(cookie).await?;
     }
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, expired_cookie(visitor.secure))]).into_response())
@@ -76,15 +76,4 @@ pub async fn who(SignedIn(principal): SignedIn) -> Json<WhoAnswer> {
 #[utoipa::path(get, path = "/api/csrf", tag = "session", responses((status = 200, body = CsrfAnswer), (status = 401, description = "`unauthorized`", body = ErrorBody)))]
 pub async fn csrf(SignedIn(principal): SignedIn) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], Json(CsrfAnswer { csrf: principal.csrf.expose().clone() })).into_response()
-}
-
-fn cookie_of(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| *name == COOKIE)
-        .map(|(_, value)| value)
 }

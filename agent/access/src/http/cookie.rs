@@ -30,7 +30,8 @@ fn written(value: &str, max_age: u64, secure: bool) -> HeaderValue {
 }
 
 /// The session cookie a request carries. Of several the first counts.
-pub(super) fn presented(headers: &HeaderMap) -> Option<&str> {
+#[must_use]
+pub fn presented(headers: &HeaderMap) -> Option<&str> {
     headers
         .get_all(header::COOKIE)
         .iter()

@@ -11,7 +11,7 @@ mod origin;
 mod visitor;
 
 pub use answer::ProblemResponse;
-pub use cookie::{COOKIE, expired_cookie, session_cookie};
+pub use cookie::{COOKIE, expired_cookie, presented as presented_cookie, session_cookie};
 pub use gate::protect;
 pub use hosts::{HostRules, OwnAddress};
 pub use visitor::{OverTls, SignedIn, Visitor};
