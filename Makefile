@@ -6,7 +6,7 @@ CARGO ?= cargo
 FLAVOUR ?= production
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run bins demo test lint unit deny graph engine model assets packs image vm check-slice docs-check clean
+.PHONY: help run bins demo test lint unit deny graph engine model assets packs image vm check-slice check-box clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,12 @@ check-slice: ## the acceptance list tests/accept/slice.toml; SABOTAGE=id runs on
 	@agent/dev/deps.sh image
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-check slice $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
+
+check-box: ## the acceptance list tests/accept/box.toml; SABOTAGE, ONLY and CHECK_FLAGS as above
+	@agent/dev/deps.sh check
+	@agent/dev/deps.sh image
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-check box $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
 
 clean: ## removes target/ (caches outside the tree stay)
 	@rm -rf target

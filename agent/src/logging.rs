@@ -1,12 +1,19 @@
-//! Log set-up: the journal on the appliance, lines on standard error elsewhere. `WARDEN_LOG` filters (default `info`).
+//! Log set-up: the journal on the appliance, lines on standard error elsewhere. `WARDEN_LOG` filters: a level, or `target=level` with commas
+//! between (default `info`).
 
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use crate::config::Profile;
 
 /// Starts logging for the process.
 pub fn start(profile: Profile) {
-    let filter = EnvFilter::try_from_env("WARDEN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let wish = std::env::var("WARDEN_LOG").unwrap_or_default();
+    let filter: Targets = wish.parse().unwrap_or_else(|_| Targets::new());
+    let filter = if wish.is_empty() || filter.default_level().is_none() { filter.with_default(LevelFilter::INFO) } else { filter };
     let journal = (profile == Profile::Appliance).then(|| tracing_journald::layer().ok()).flatten();
     let lines = journal.is_none().then(|| tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false));
     let registry = tracing_subscriber::registry().with(filter).with(lines);

@@ -13,6 +13,7 @@ pub mod model;
 pub mod problem;
 pub mod replica;
 pub mod secret;
+pub mod steps;
 pub mod units;
 pub mod usage;
 

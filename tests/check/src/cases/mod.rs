@@ -19,6 +19,7 @@ mod run_cold;
 mod run_warm;
 mod sdk;
 mod static_root;
+mod verbs;
 
 /// What a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -51,8 +52,18 @@ const fn case(id: &'static str, tier: Tier, run: Run) -> Case {
     Case { id, tier, run }
 }
 
-/// All cases.
-pub const TABLE: &[Case] = &[
+/// The cases of a list, in the order in which they run; `None` when no list of that name has cases.
+#[must_use]
+pub fn table(check: &str) -> Option<Vec<Case>> {
+    match check {
+        "slice" => Some(SLICE.to_vec()),
+        "box" => Some(verbs::table()),
+        _ => None,
+    }
+}
+
+/// The cases of the first slice.
+pub const SLICE: &[Case] = &[
     case("bad-requests", Tier::Host, bad_requests::run),
     case("bad-models", Tier::Host, bad_models::run),
     case("bad-host", Tier::Host, bad_host::run),

@@ -1,0 +1,15 @@
+//! The cases of the list `box`: everything the appliance itself promises, one file or folder per room.
+
+use super::Case;
+
+mod install;
+mod issues;
+mod network;
+mod screen;
+mod storage;
+mod tls;
+
+/// All of them, grouped by what shares a machine.
+pub fn table() -> Vec<Case> {
+    [network::CASES, tls::CASES, screen::CASES, storage::CASES, issues::CASES, install::CASES].concat()
+}

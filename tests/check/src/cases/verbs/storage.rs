@@ -1,0 +1,6 @@
+//! Model disks and sticks.
+
+use crate::cases::Case;
+
+/// The rows of the table.
+pub const CASES: &[Case] = &[];
