@@ -48,8 +48,8 @@ fn main() -> ExitCode {
     match runtime.block_on(wiring::run(config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
+            // Once: standard error is the terminal of a developer and the journal of the appliance.
             eprintln!("warden-agent: {}", problem.full_text());
-            tracing::error!(code = problem.kind.code(), "{}", problem.full_text());
             ExitCode::FAILURE
         }
     }

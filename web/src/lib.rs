@@ -11,6 +11,7 @@ mod chat;
 mod engines;
 mod field;
 mod home;
+mod intake;
 mod keys;
 mod kit;
 mod live;
@@ -118,6 +119,7 @@ pub fn router(parts: WebParts) -> Router {
     router
         .method_not_allowed_fallback(respond::wrong_method)
         .fallback(respond::not_found)
+        .layer(middleware::from_fn(intake::whole_forms))
         .layer(middleware::from_fn(respond::with_headers))
         .with_state(Arc::new(parts))
 }

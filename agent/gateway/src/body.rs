@@ -39,14 +39,21 @@ impl BodyRoom {
         }
         let hint = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limits.body).min(64 * 1024);
         let (mut bytes, mut room, mut paid) = (BytesMut::with_capacity(hint), Vec::new(), 0);
+        let end = tokio::time::Instant::now() + limits.body_whole;
         loop {
-            let frame = match tokio::time::timeout(limits.body_pause, body.frame()).await {
+            let next = end.min(tokio::time::Instant::now() + limits.body_pause);
+            let frame = match tokio::time::timeout_at(next, body.frame()).await {
+                Err(_) if next == end => {
+                    let within = limits.body_whole.as_secs();
+                    return Err(Problem::new(ProblemKind::BadRequest, format!("The body of the request did not arrive within {within} s."))
+                        .hint("Send less at once, or over a faster connection."));
+                }
                 Err(_) => {
                     return Err(Problem::new(ProblemKind::BadRequest, "The body of the request stopped arriving.")
                         .hint("Send the whole body without a pause."));
                 }
                 Ok(None) => break,
-                Ok(Some(Err(_))) => return Err(Problem::new(ProblemKind::BadRequest, "The body of the request broke off.")),
+                Ok(Some(Err(_))) => return Err(broke_off()),
                 Ok(Some(Ok(frame))) => frame,
             };
             let Ok(data) = frame.into_data() else { continue };
@@ -75,6 +82,11 @@ fn merge(room: &mut Vec<OwnedSemaphorePermit>) {
     }
 }
 
+fn broke_off() -> Problem {
+    Problem::new(ProblemKind::BadRequest, "The body of the request broke off.")
+        .hint("Send it again whole; Content-Length must be its length, and a chunked body ends with an empty chunk.")
+}
+
 fn too_large(limits: &GatewayLimits) -> Problem {
     Problem::new(ProblemKind::TooLarge, format!("The body of the request is larger than {}.", units::Bytes(limits.body as u64)))
         .hint("Send less at once; pictures are smaller as JPEG.")
@@ -88,7 +100,43 @@ fn no_room() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use http_body::Frame;
+
     use super::*;
+
+    /// A body whose pieces come through a channel.
+    struct Trickle(tokio::sync::mpsc::Receiver<Bytes>);
+
+    impl HttpBody for Trickle {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            self.0.poll_recv(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_trickles_for_ever_is_given_up() {
+        let ms = std::time::Duration::from_millis;
+        let limits = GatewayLimits { body_whole: ms(200), body_pause: ms(10_000), ..GatewayLimits::default() };
+        let room = BodyRoom::new(1024 * GRAIN);
+        let (pipe, body) = tokio::sync::mpsc::channel::<Bytes>(1);
+        let trickle = tokio::spawn(async move {
+            while pipe.send(Bytes::from_static(b"x")).await.is_ok() {
+                tokio::time::sleep(ms(20)).await;
+            }
+        });
+        let problem = room.read(&HeaderMap::new(), Body::new(Trickle(body)), &limits).await.err().unwrap();
+        assert_eq!(problem.kind, ProblemKind::BadRequest);
+        assert!(problem.message.contains("did not arrive"), "{}", problem.message);
+        trickle.await.unwrap();
+    }
 
     #[tokio::test]
     async fn large_bodies_of_many_clients_cannot_eat_the_memory_and_room_comes_back() {

@@ -11,6 +11,8 @@ pub struct GatewayLimits {
     pub all_bodies: usize,
     /// Longest pause between two pieces of a request body.
     pub body_pause: Duration,
+    /// Longest time for a request body to arrive whole: 32 MiB over a slow line take less.
+    pub body_whole: Duration,
     /// Longest time to connect to an engine.
     pub connect: Duration,
     /// Longest wait for the head of an engine's answer. Long: an answer that is not streamed has its head at its end.
@@ -29,6 +31,7 @@ impl Default for GatewayLimits {
             body: 32 << 20,
             all_bodies: 1 << 30,
             body_pause: Duration::from_secs(60),
+            body_whole: Duration::from_secs(600),
             connect: Duration::from_secs(2),
             head: Duration::from_secs(3600),
             engine_pause: Duration::from_secs(300),

@@ -126,7 +126,7 @@ fn only_model_in(folder: &Path) -> Result<PathBuf, Problem> {
         .take(FILES_LOOKED_AT)
         .filter_map(Result::ok)
         .map(|entry| entry.path())
-        .filter(|path| looks_like_a_model(path))
+        .filter(|path| looks_like_a_model(path) && stays_in(folder, path))
         .collect();
     models.sort();
     match models.as_slice() {
@@ -138,6 +138,11 @@ fn only_model_in(folder: &Path) -> Result<PathBuf, Problem> {
             Err(bad(folder, &format!("holds {} models: {}{more}", many.len(), names.join(", "))).hint("Name the file you want."))
         }
     }
+}
+
+/// A link that leads out of the folder is not one of its models.
+fn stays_in(folder: &Path, path: &Path) -> bool {
+    matches!((folder.canonicalize(), path.canonicalize()), (Ok(folder), Ok(path)) if path.starts_with(&folder))
 }
 
 /// By its name: a GGUF file that is neither a later part of a set nor the image part of another model.

@@ -59,6 +59,7 @@ impl Store {
         let path = state_dir.join(FILE);
         make_private(state_dir, &path)?;
         let mut writing = connect(&path)?;
+        whole(&writing, &path)?;
         schema::migrate(&mut writing, &path).map_err(|e| say_damaged(e, &path))?;
         let readers = (0..READERS).map(|_| connect_reader(&path)).collect::<Result<Vec<_>, _>>()?;
         let (orders, queue) = mpsc::channel(QUEUE);
@@ -156,6 +157,10 @@ fn make_private(state_dir: &Path, path: &Path) -> Result<(), StoreError> {
         }
     };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(said(state_dir))?;
+    // Opening a pipe for writing would wait for a reader for ever.
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(StoreError::Damaged { path: path.to_owned() });
+    }
     fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(said(path))?;
     Ok(())
 }
@@ -170,6 +175,16 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         Ok(connection)
     };
     open().map_err(|e| say_damaged(e.into(), path))
+}
+
+/// A page torn by a bad disk is found at start, where it can be said, and not in the middle of a write.
+fn whole(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let said: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(|e| say_damaged(e.into(), path))?;
+    if said == "ok" {
+        return Ok(());
+    }
+    tracing::error!(path = %path.display(), said, "the database is damaged");
+    Err(StoreError::Damaged { path: path.to_owned() })
 }
 
 fn connect_reader(path: &Path) -> Result<Connection, StoreError> {

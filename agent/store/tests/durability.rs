@@ -249,3 +249,29 @@ fn finished(key: &KeyId, prompt: Option<u64>) -> Finished {
         status: 200,
     }
 }
+
+#[tokio::test]
+async fn a_torn_page_is_found_at_start_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for i in 0..400u32 {
+        store.write(move |tx| settings::set(tx, &format!("name-{i}"), &"x".repeat(200))).await.unwrap();
+    }
+    store.close().await;
+    let path = dir.path().join("config.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.len() > 16 * 4096, "the database must have enough pages to tear one");
+    let middle = bytes.len() / 4096 / 2 * 4096;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let error = Store::open(dir.path()).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { .. }), "{error:?}");
+    assert!(error.to_string().contains("config.db"), "{error}");
+}
+
+#[test]
+fn a_pipe_in_place_of_the_database_is_refused_and_does_not_hang() {
+    let dir = tempfile::tempdir().unwrap();
+    nix::unistd::mkfifo(&dir.path().join("config.db"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(matches!(Store::open(dir.path()).unwrap_err(), StoreError::Damaged { .. }));
+}
