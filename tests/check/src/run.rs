@@ -73,6 +73,10 @@ pub fn run(check: &str, wishes: &Wishes) -> Result<ExitCode, String> {
         complaints.extend(plan.unwritten.iter().map(|id| format!("{id}: no case is written for it yet")));
     }
     for case in table.iter().filter(|c| plan.ids.contains(&c.id)) {
+        // A guest that idles would still take time from the figures of what runs beside it.
+        if case.tier != Tier::Vm {
+            stage.unplug();
+        }
         let (record, result) = run_case(&mut stage, check, case, sabotage.is_some())?;
         println!("{}", report::case_line(case.id, &result, record_seconds(&record)));
         done.insert(case.id, (record, result));
