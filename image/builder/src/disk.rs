@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use warden_bootslot::entry::{Slot, TRIES, Tries, name, render};
+use warden_bootslot::entry;
 use warden_vm::BuilderRoot;
 
 use crate::cli::Profile;
@@ -94,10 +94,11 @@ fn fill_esp(boot: &BootFiles, esp: &Path) -> Done {
             files::copy(test, &extra.join("test.addon.efi"), 0o644)?;
         }
     }
-    files::write(&esp.join("loader/loader.conf"), "timeout 0\neditor no\nauto-entries no\nauto-firmware no\n")?;
-    let entries = esp.join("loader/entries");
-    files::write(&entries.join(name(Slot::A, Tries::Left(TRIES))), render(Slot::A, 2))?;
-    files::write(&entries.join(name(Slot::B, Tries::Confirmed)), render(Slot::B, 1))
+    files::write(&esp.join("loader/loader.conf"), entry::LOADER_SETTINGS)?;
+    for (name, text) in entry::fresh() {
+        files::write(&esp.join("loader/entries").join(name), text)?;
+    }
+    Ok(())
 }
 
 /// A UUID derived from the root hash: the same image gives the same disk, another image never the same partition ids.
