@@ -93,6 +93,9 @@ pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
     let pack = if args.with_pack { Some(newest_pack(shop)?) } else { None };
     data::fill(&tree, &built.root, pack.as_ref(), args.seed_data.as_deref())?;
     disk::build(shop, &built.builder, args.profile, &sealed, &boot, Some(&tree), &out)?;
+    if args.with_stick {
+        stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
+    }
     manifest::write(&out, shop.version(), args.flavour, args.profile, &built.kernel.release, &sealed, &built.lock)?;
     note(&format!("root.img {} MiB, UKI {} MiB", files::length(&sealed.image)? >> 20, files::length(&boot.uki)? >> 20));
     note(&format!("{} in {:.1} s", out.strip_prefix(&shop.project).unwrap_or(&out).join("disk.img").display(), start.elapsed().as_secs_f64()));

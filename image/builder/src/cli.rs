@@ -64,6 +64,9 @@ pub(crate) struct BuildArgs {
     /// Put the signed engine pack on the data partition.
     #[arg(long)]
     pub(crate) with_pack: bool,
+    /// Make the installer stick as well.
+    #[arg(long)]
+    pub(crate) with_stick: bool,
     /// Copy this folder onto the data partition.
     #[arg(long)]
     pub(crate) seed_data: Option<PathBuf>,
