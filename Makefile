@@ -6,7 +6,7 @@ CARGO ?= cargo
 FLAVOUR ?= production
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run bins demo test lint unit deny graph engine model assets packs image vm check-slice check-box clean
+.PHONY: help run bins demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,17 @@ image: ## the UEFI disk image (FLAVOUR=production|test; cold about 6 min with th
 	@agent/dev/deps.sh image
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-image image --flavour $(FLAVOUR) --with-pack
+
+stick: ## the installer stick for real machines; DEVICE=/dev/sdx writes it after showing it and asking
+	@agent/dev/deps.sh image
+	@$(MAKE) --no-print-directory bins
+	@target/debug/warden-image stick --profile hardware $(if $(DEVICE),--device $(DEVICE))
+
+vm-install: ## tries the installer in QEMU: the stick, two blank disks, one with an older installation; this terminal is the serial line
+	@agent/dev/deps.sh image
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-image image --with-pack --with-stick
+	@target/debug/warden-image vm-install
 
 packs: ## the signed llama.cpp engine pack
 	@agent/dev/deps.sh image

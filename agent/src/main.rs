@@ -5,6 +5,7 @@ mod config;
 mod console_socket;
 mod listeners;
 mod logging;
+mod seed;
 mod status;
 mod wiring;
 

@@ -22,7 +22,7 @@ use warden_store::Store;
 use crate::{
     claim_folders,
     config::{Config, Listen, Profile},
-    console_socket, listeners,
+    console_socket, listeners, seed,
     status::{self, StatusSource},
 };
 
@@ -43,6 +43,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let store = Store::open(&config.state_dir)?;
     let ledger = store.ledger(&changes);
     let access = Access::open(store.clone(), changes.clone()).await?;
+    seed::apply(&config.state_dir, &store, &access).await;
     let models =
         Models::new(store.clone(), ModelsConfig { models_dir: config.models_dir(), allowed_roots: config.model_roots.clone() }, changes.clone());
     let engines = engines(&config, &changes)?;

@@ -10,6 +10,7 @@ mod keyring;
 mod password;
 mod people;
 mod room;
+mod seed;
 mod slowdown;
 mod token;
 

@@ -121,7 +121,7 @@ impl Access {
 
     /// Makes the first admin and closes setup in one transaction. Runs to its end even when the caller leaves, so that what this
     /// process believes about setup is what the store says.
-    async fn make_admin(&self, account: Account) -> Result<NewSession, Problem> {
+    pub(crate) async fn make_admin(&self, account: Account) -> Result<NewSession, Problem> {
         let (store, claim, changes) = (self.store.clone(), Arc::clone(&self.claim), self.changes.clone());
         let task = tokio::spawn(async move {
             let session = Fresh::new();

@@ -33,6 +33,27 @@ async fn code(access: &Access) -> String {
 }
 
 #[tokio::test]
+async fn an_unattended_installation_s_admin_signs_in_and_closes_setup() {
+    let dir = tempfile::tempdir().unwrap();
+    // A hash made elsewhere: here by another box.
+    let other_dir = tempfile::tempdir().unwrap();
+    let other = room(&other_dir).await;
+    other.claim(from(1), &code(&other).await, "ops", &secret(PASSWORD)).await.unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    drop(other);
+    let hash = Store::open(other_dir.path()).unwrap().read(|db| warden_store::accounts::by_username(db, "ops")).await.unwrap().unwrap().password_hash;
+
+    let access = Access::open(store, Changes::new()).await.unwrap();
+    assert_eq!(access.seed_admin("ops", "correct horse").await.unwrap_err().kind, ProblemKind::Invalid);
+    assert!(!access.setup_state().await.unwrap().done);
+    assert!(access.seed_admin("ops", &hash).await.unwrap());
+    assert!(access.setup_state().await.unwrap().done && access.claim_code().await.unwrap().is_none());
+    assert_eq!(access.login(from(1), "ops", &secret(PASSWORD)).await.unwrap().principal.role, Role::Admin);
+    assert!(!access.seed_admin("eve", &hash).await.unwrap(), "a second seed makes nobody");
+    assert!(access.login(from(1), "eve", &secret(PASSWORD)).await.is_err());
+}
+
+#[tokio::test]
 async fn the_code_on_the_screen_makes_one_admin_and_then_never_works_again() {
     let dir = tempfile::tempdir().unwrap();
     let access = room(&dir).await;

@@ -125,6 +125,15 @@ pub fn render(slot: Slot, generation: u32) -> String {
     format!("title LM Warden (slot {slot})\nsort-key warden\nversion {generation:06}\nefi /EFI/warden/{slot}.efi\n")
 }
 
+/// The loader's settings on every disk: no menu, no editor, only our entries.
+pub const LOADER_SETTINGS: &str = "timeout 0\neditor no\nauto-entries no\nauto-firmware no\n";
+
+/// File names and texts of the entries of a fresh disk: the first slot is newer and on trial, the second one is trusted.
+#[must_use]
+pub fn fresh() -> [(String, String); 2] {
+    [(name(Slot::A, Tries::Left(TRIES)), render(Slot::A, 2)), (name(Slot::B, Tries::Confirmed), render(Slot::B, 1))]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use warden_vm::{BuilderRoot, Forward, Guest, Machine, quiet};
 
-use crate::cli::{Flavour, VmArgs};
+use crate::cli::{Flavour, Profile, VmArgs};
 use crate::fault::{Done, Fault};
 use crate::workshop::Workshop;
 
 /// Boots the disk of a flavour.
 pub(crate) fn boot(shop: &Workshop, builder: &BuilderRoot, args: &VmArgs) -> Done {
-    let out = shop.out(args.flavour);
+    let out = shop.out(args.flavour, Profile::Vm);
     let disk = out.join("disk.img");
     if !disk.is_file() {
         return Err(Fault::refused(disk.display().to_string(), "the image is not built", "run `warden-image image` first"));

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::binaries::Binaries;
-use crate::cli::{BuildArgs, CheckArgs, Flavour, PackArgs, Profile};
+use crate::cli::{BuildArgs, CheckArgs, Flavour, PackArgs, Profile, StickArgs};
 use crate::fault::{Done, Fault};
 use crate::keys::Keys;
 use crate::lockfile::Lock;
 use crate::rootfs::{self, Parts};
-use crate::seal::seal;
+use crate::seal::{Sealed, seal};
 use crate::steps::{note, step};
 use crate::stock::{Kernel, Stock};
-use crate::uki::{self, Ingredients};
+use crate::uki::{self, BootFiles, Ingredients};
 use crate::workshop::Workshop;
-use crate::{audit, data, disk, files, initrd, manifest, pack};
+use crate::{audit, burn, data, disk, files, initrd, manifest, pack, stick};
 
 /// What `root` leaves for the steps after it.
 struct Built {
@@ -39,19 +39,25 @@ fn make_root(shop: &Workshop, args: &BuildArgs) -> Done<Built> {
     compare_with_lock(shop, stock.lock(), args.release)?;
     let keys = Keys::open(shop.keys(), &builder)?;
     let binaries = Binaries::make(shop, args.as_they_are)?;
-    let root = shop.out(args.flavour).join("root");
-    let parts = Parts { base: &base, kernel: &kernel, binaries: &binaries, keys: &keys, builder: &builder };
+    let root = shop.out(args.flavour, args.profile).join("root");
+    let parts = Parts { base: &base, kernel: &kernel, binaries: &binaries, keys: &keys, builder: &builder, profile: args.profile };
     rootfs::build(shop, args.flavour, &parts, &root)?;
     step("root: static check", || refuse_findings(audit::findings(&root, args.flavour)?))?;
     let lock = stock.lock().clone();
     Ok(Built { root, kernel, binaries, keys, builder, lock })
 }
 
-/// Builds everything up to the disk.
-pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
-    let start = Instant::now();
+/// What disks and sticks are put together from.
+struct Whole {
+    built: Built,
+    sealed: Sealed,
+    boot: BootFiles,
+    out: PathBuf,
+}
+
+fn make_parts(shop: &Workshop, args: &BuildArgs) -> Done<Whole> {
     let built = make_root(shop, args)?;
-    let out = shop.out(args.flavour);
+    let out = shop.out(args.flavour, args.profile);
     let sealed = seal(shop, &built.builder, &built.root, &out, args.release)?;
     let initrd = initrd::build(shop, &built.builder, args.profile, args.flavour, &built.kernel, &built.binaries, &out)?;
     let ingredients = Ingredients {
@@ -64,10 +70,32 @@ pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
         sealed: &sealed,
     };
     let boot = uki::build(&ingredients, args.flavour, &out)?;
+    Ok(Whole { built, sealed, boot, out })
+}
+
+/// Builds a stick that installs what it is made of; with a device, writes it there.
+pub(crate) fn stick(shop: &Workshop, args: &StickArgs) -> Done {
+    let start = Instant::now();
+    let Whole { built, sealed, boot, out } = make_parts(shop, &args.build)?;
+    let stick = stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
+    note(&format!("{} in {:.1} s", stick.strip_prefix(&shop.project).unwrap_or(&stick).display(), start.elapsed().as_secs_f64()));
+    match &args.device {
+        Some(device) => burn::burn(&stick, device),
+        None => Ok(()),
+    }
+}
+
+/// Builds everything up to the disk.
+pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
+    let start = Instant::now();
+    let Whole { built, sealed, boot, out } = make_parts(shop, args)?;
     let tree = out.join("data");
     let pack = if args.with_pack { Some(newest_pack(shop)?) } else { None };
     data::fill(&tree, &built.root, pack.as_ref(), args.seed_data.as_deref())?;
     disk::build(shop, &built.builder, args.profile, &sealed, &boot, Some(&tree), &out)?;
+    if args.with_stick {
+        stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
+    }
     manifest::write(&out, shop.version(), args.flavour, args.profile, &built.kernel.release, &sealed, &built.lock)?;
     note(&format!("root.img {} MiB, UKI {} MiB", files::length(&sealed.image)? >> 20, files::length(&boot.uki)? >> 20));
     note(&format!("{} in {:.1} s", out.strip_prefix(&shop.project).unwrap_or(&out).join("disk.img").display(), start.elapsed().as_secs_f64()));
@@ -96,12 +124,12 @@ fn newest_pack(shop: &Workshop) -> Done<pack::Pack> {
 
 /// Checks a built root, and the test flavour against production.
 pub(crate) fn check_root(shop: &Workshop, args: &CheckArgs) -> Done {
-    let root = args.root.clone().unwrap_or_else(|| shop.out(args.flavour).join("root"));
+    let root = args.root.clone().unwrap_or_else(|| shop.out(args.flavour, Profile::Vm).join("root"));
     if !root.is_dir() {
         return Err(Fault::refused(root.display().to_string(), "there is no such root tree", "run `warden-image root` first"));
     }
     let mut found = audit::findings(&root, args.flavour)?;
-    let production = shop.out(Flavour::Production).join("root");
+    let production = shop.out(Flavour::Production, Profile::Vm).join("root");
     if args.flavour == Flavour::Test {
         if !production.is_dir() {
             return Err(Fault::refused(production.display().to_string(), "there is no production root to compare with", "build it first"));

@@ -20,6 +20,16 @@ pub(crate) enum Verb {
     Root(BuildArgs),
     /// Build the whole image of a flavour: root, slot image, initrd, UKI, disk.
     Image(BuildArgs),
+    /// Build an installer stick; with --device also write it.
+    Stick(StickArgs),
+    /// Try the stick in QEMU with three disks, one of them holding an older installation; this terminal is the guest's serial line.
+    VmInstall {
+        #[arg(long, value_enum, default_value = "production")]
+        flavour: Flavour,
+        /// Go on with the disks of the last try and without the stick.
+        #[arg(long)]
+        installed: bool,
+    },
     /// Build the signed engine pack and its two test twins (unsigned, one byte flipped).
     Packs(PackArgs),
     /// Change one bit of a pack file in place (for tests of its refusal).
@@ -54,9 +64,21 @@ pub(crate) struct BuildArgs {
     /// Put the signed engine pack on the data partition.
     #[arg(long)]
     pub(crate) with_pack: bool,
+    /// Make the installer stick as well.
+    #[arg(long)]
+    pub(crate) with_stick: bool,
     /// Copy this folder onto the data partition.
     #[arg(long)]
     pub(crate) seed_data: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StickArgs {
+    #[command(flatten)]
+    pub(crate) build: BuildArgs,
+    /// The stick to write, for example /dev/sdx. It is shown and confirmed before.
+    #[arg(long)]
+    pub(crate) device: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

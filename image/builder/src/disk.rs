@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use warden_bootslot::entry::{Slot, TRIES, Tries, name, render};
+use warden_bootslot::entry;
 use warden_vm::BuilderRoot;
 
 use crate::cli::Profile;
@@ -31,14 +31,7 @@ pub(crate) fn build(
         let esp = out.join("esp");
         fill_esp(boot, &esp)?;
         let definitions = out.join("repart.d");
-        files::fresh_dir(&definitions)?;
-        for path in files::walk(&shop.image("repart.d"))? {
-            let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-            files::write(&definitions.join(&name), files::read(&path)?)?;
-            let sizes = shop.image("repart.vm").join(&name);
-            if profile == Profile::Vm && sizes.is_file() {
-                files::write(&definitions.join(format!("{name}.d/10-sizes.conf")), files::read(&sizes)?)?;
-            }
+        for name in self::definitions(shop, profile, &definitions)? {
             if let Some(content) = content(&name, &esp, sealed, data) {
                 files::write(&definitions.join(format!("{name}.d/20-content.conf")), format!("[Partition]\n{content}\n"))?;
             }
@@ -58,6 +51,22 @@ pub(crate) fn build(
         run("systemd-repart", &mut command).map(drop)
     })?;
     Ok(disk)
+}
+
+/// Puts the partition files with the profile's sizes over them into `folder`; gives the names of the files.
+pub(crate) fn definitions(shop: &Workshop, profile: Profile, folder: &Path) -> Done<Vec<String>> {
+    files::fresh_dir(folder)?;
+    let mut names = Vec::new();
+    for path in files::walk(&shop.image("repart.d"))? {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        files::write(&folder.join(&name), files::read(&path)?)?;
+        let sizes = shop.image("repart.vm").join(&name);
+        if profile == Profile::Vm && sizes.is_file() {
+            files::write(&folder.join(format!("{name}.d/10-sizes.conf")), files::read(&sizes)?)?;
+        }
+        names.push(name);
+    }
+    Ok(names)
 }
 
 /// A slot must take the next version too, so a root may fill half of it at most.
@@ -94,14 +103,15 @@ fn fill_esp(boot: &BootFiles, esp: &Path) -> Done {
             files::copy(test, &extra.join("test.addon.efi"), 0o644)?;
         }
     }
-    files::write(&esp.join("loader/loader.conf"), "timeout 0\neditor no\nauto-entries no\nauto-firmware no\n")?;
-    let entries = esp.join("loader/entries");
-    files::write(&entries.join(name(Slot::A, Tries::Left(TRIES))), render(Slot::A, 2))?;
-    files::write(&entries.join(name(Slot::B, Tries::Confirmed)), render(Slot::B, 1))
+    files::write(&esp.join("loader/loader.conf"), entry::LOADER_SETTINGS)?;
+    for (name, text) in entry::fresh() {
+        files::write(&esp.join("loader/entries").join(name), text)?;
+    }
+    Ok(())
 }
 
 /// A UUID derived from the root hash: the same image gives the same disk, another image never the same partition ids.
-fn seed(root_hash: &str) -> String {
+pub(crate) fn seed(root_hash: &str) -> String {
     let hex = files::key([root_hash, "first half"]) + &files::key([root_hash, "second half"]);
     format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
 }

@@ -15,8 +15,12 @@ use crate::tool::run;
 pub(crate) enum Purpose {
     /// Boot loader, UKI and slot add-ons.
     Boot,
+    /// The add-on of installer sticks: a key of its own, so that an owner can stop trusting sticks.
+    StickAddon,
     /// The add-on of the test flavour.
     TestAddon,
+    /// The firmware's platform and exchange keys, which sign what else it trusts.
+    Platform,
     /// Engine packs.
     Packs,
     /// Update bundles; only the certificate is used so far.
@@ -24,12 +28,15 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    const ALL: [Purpose; 4] = [Purpose::Boot, Purpose::TestAddon, Purpose::Packs, Purpose::Updates];
+    const ALL: [Purpose; 6] =
+        [Purpose::Boot, Purpose::StickAddon, Purpose::TestAddon, Purpose::Platform, Purpose::Packs, Purpose::Updates];
 
     fn name(self) -> &'static str {
         match self {
             Purpose::Boot => "boot",
+            Purpose::StickAddon => "stick-addon",
             Purpose::TestAddon => "test-addon",
+            Purpose::Platform => "platform",
             Purpose::Packs => "packs",
             Purpose::Updates => "updates",
         }

@@ -9,6 +9,7 @@ mod binaries;
 mod boot;
 mod bootstrap;
 mod build;
+mod burn;
 mod cli;
 mod data;
 mod debs;
@@ -29,8 +30,10 @@ mod recipe;
 mod rootfs;
 mod seal;
 mod steps;
+mod stick;
 mod stock;
 mod tool;
+mod try_stick;
 mod uki;
 mod workshop;
 
@@ -63,6 +66,8 @@ fn run(cli: &Cli) -> Done {
         Verb::Builder => Stock::open(&shop)?.builder().map(|builder| println!("{}", builder.dir().display())),
         Verb::Root(args) => build::root(&shop, args),
         Verb::Image(args) => build::image(&shop, args),
+        Verb::Stick(args) => build::stick(&shop, args),
+        Verb::VmInstall { flavour, installed } => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, *flavour, *installed),
         Verb::Packs(args) => build::packs(&shop, args),
         Verb::Vm(args) => boot::boot(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::CheckRoot(args) => build::check_root(&shop, args),

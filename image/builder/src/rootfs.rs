@@ -8,7 +8,8 @@ use std::path::Path;
 use warden_vm::BuilderRoot;
 
 use crate::binaries::Binaries;
-use crate::cli::Flavour;
+use crate::cli::{Flavour, Profile};
+use crate::disk;
 use crate::fault::{Done, Fault};
 use crate::files;
 use crate::keys::{Keys, Purpose};
@@ -24,6 +25,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) binaries: &'a Binaries,
     pub(crate) keys: &'a Keys,
     pub(crate) builder: &'a BuilderRoot,
+    pub(crate) profile: Profile,
 }
 
 /// The one directory by which the test flavour differs.
@@ -44,6 +46,8 @@ pub(crate) fn build(shop: &Workshop, flavour: Flavour, parts: &Parts, root: &Pat
         }
         files::copy(&parts.keys.certificate(Purpose::Packs), &root.join("usr/lib/verity.d/warden-packs.crt"), 0o644)?;
         files::copy(&parts.keys.certificate(Purpose::Updates), &root.join("etc/rauc/keyring.pem"), 0o644)?;
+        // The installer partitions disks by the same files that built this image.
+        disk::definitions(shop, parts.profile, &root.join("usr/lib/warden/repart.d"))?;
         name_version(root, shop.version())?;
         for mount_point in ["data", "efi", "state", "media", "proc", "sys", "dev", "run", "tmp", "var"] {
             files::make_dir(&root.join(mount_point))?;

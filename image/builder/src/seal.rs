@@ -51,18 +51,21 @@ pub(crate) fn seal(shop: &Workshop, builder: &BuilderRoot, root: &Path, out: &Pa
     })
 }
 
-/// Words of the UKI's own command line. Slot and root come from the add-on.
+/// Words of the UKI's own command line, the same on disks and sticks. What is started comes from the add-on.
 pub(crate) fn command_line(sealed: &Sealed) -> String {
     format!(
-        "ro console=tty0 console=ttyS0,115200 quiet panic=5 systemd.show_status=0 systemd.gpt_auto=0 warden.mode=appliance roothash={} hashoffset={}",
+        "ro console=tty0 console=ttyS0,115200 quiet panic=5 systemd.show_status=0 systemd.gpt_auto=0 roothash={} hashoffset={}",
         sealed.root_hash, sealed.hash_offset
     )
 }
 
 /// Words of a slot's add-on.
 pub(crate) fn slot_words(slot: &str) -> String {
-    format!("root=PARTLABEL=warden-root-{slot} rauc.slot={slot}")
+    format!("warden.mode=appliance root=PARTLABEL=warden-root-{slot} rauc.slot={slot}")
 }
+
+/// Words of a stick's add-on.
+pub(crate) const STICK_WORDS: &str = "warden.mode=install root=PARTLABEL=stick-root";
 
 /// The word of the test flavour's add-on. The units of the test directory start only with it; production's initrd refuses it.
 pub(crate) fn test_words(flavour: Flavour) -> Option<&'static str> {

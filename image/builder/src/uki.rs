@@ -9,7 +9,7 @@ use crate::cli::Flavour;
 use crate::fault::Done;
 use crate::files;
 use crate::keys::{Keys, Purpose};
-use crate::seal::{Sealed, command_line, slot_words, test_words};
+use crate::seal::{STICK_WORDS, Sealed, command_line, slot_words, test_words};
 use crate::steps::step;
 use crate::stock::Kernel;
 use crate::tool::run;
@@ -19,6 +19,7 @@ pub(crate) struct BootFiles {
     pub(crate) uki: PathBuf,
     pub(crate) loader: PathBuf,
     pub(crate) slots: [(&'static str, PathBuf); 2],
+    pub(crate) stick: PathBuf,
     pub(crate) test: Option<PathBuf>,
 }
 
@@ -52,6 +53,8 @@ pub(crate) fn build(from: &Ingredients, flavour: Flavour, out: &Path) -> Done<Bo
         for (slot, path) in &slots {
             addon(from, Purpose::Boot, &slot_words(slot), path, out)?;
         }
+        let stick = out.join("stick.addon.efi");
+        addon(from, Purpose::StickAddon, STICK_WORDS, &stick, out)?;
         let test = match test_words(flavour) {
             Some(words) => {
                 let path = out.join("test.addon.efi");
@@ -64,7 +67,7 @@ pub(crate) fn build(from: &Ingredients, flavour: Flavour, out: &Path) -> Done<Bo
         let mut sign = from.builder.command("sbsign", &[out, from.keys.dir()]);
         sign.arg("--key").arg(from.keys.key(Purpose::Boot)).arg("--cert").arg(from.keys.certificate(Purpose::Boot));
         run("sbsign", sign.arg("--output").arg(&loader).arg("/usr/lib/systemd/boot/efi/systemd-bootx64.efi"))?;
-        Ok(BootFiles { uki, loader, slots, test })
+        Ok(BootFiles { uki, loader, slots, stick, test })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::Flavour;
+use crate::cli::{Flavour, Profile};
 use crate::fault::{Done, Fault};
 use crate::files;
 use crate::recipe::Recipe;
@@ -43,9 +43,10 @@ impl Workshop {
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.project.join("target"), |dir| self.project.join(dir))
     }
 
-    /// The output folder of a flavour.
-    pub(crate) fn out(&self, flavour: Flavour) -> PathBuf {
-        self.project.join("target/image").join(flavour.name())
+    /// The output folder of a flavour; what is built for hardware does not take the place of what guests boot.
+    pub(crate) fn out(&self, flavour: Flavour, profile: Profile) -> PathBuf {
+        let more = if profile == Profile::Hardware { "-hardware" } else { "" };
+        self.project.join("target/image").join(format!("{}{more}", flavour.name()))
     }
 
     /// The output folder of engine packs.

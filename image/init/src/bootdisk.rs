@@ -71,57 +71,90 @@ pub enum Unclear {
     },
 }
 
+/// The partitions of an installer stick.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StickLayout {
+    /// Kernel name of the stick.
+    pub disk: String,
+    /// EFI system partition.
+    pub esp: Partition,
+    /// The system.
+    pub root: Partition,
+    /// Answer file and result; nothing when it is gone from the table.
+    pub files: Option<Partition>,
+}
+
+/// Finds the stick this system was started from, by the same rules as [`find`].
+///
+/// # Errors
+/// As [`find`].
+pub fn find_stick(partitions: &[Partition], loader: Option<&str>) -> Result<StickLayout, Unclear> {
+    let disk = started(partitions, loader, &["stick-root"])?;
+    let labels = Labels { partitions, disk };
+    Ok(StickLayout {
+        disk: disk.to_owned(),
+        esp: labels.needed("stick-esp")?,
+        root: labels.needed("stick-root")?,
+        files: labels.optional("stick-files")?,
+    })
+}
+
+/// What user space is told of the stick.
+#[must_use]
+pub fn told(stick: &StickLayout) -> String {
+    let files = stick.files.as_ref().map_or_else(String::new, |part| format!("files={}\n", part.name));
+    format!("disk={}\nesp={}\nroot={}\n{files}", stick.disk, stick.esp.name, stick.root.name)
+}
+
 /// Finds the boot disk: the one that holds the loader's partition, or without a word from the loader the only one with our system slots.
 ///
 /// # Errors
 /// When no disk fits, several fit, or its labels are not exact.
 pub fn find(partitions: &[Partition], loader: Option<&str>) -> Result<Layout, Unclear> {
-    let disk = match loader {
-        Some(id) => {
-            let disks: BTreeSet<&str> = partitions
-                .iter()
-                .filter(|part| part.id.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(id)))
-                .map(|part| part.disk.as_str())
-                .collect();
-            only(&disks)?.ok_or_else(|| Unclear::LoaderPartition(id.to_owned()))?
-        }
-        None => {
-            let disks = partitions
-                .iter()
-                .filter(|part| matches!(part.label.as_str(), "warden-root-a" | "warden-root-b"))
-                .map(|part| part.disk.as_str())
-                .collect();
-            only(&disks)?.ok_or(Unclear::None)?
-        }
+    let disk = started(partitions, loader, &["warden-root-a", "warden-root-b"])?;
+    let labels = Labels { partitions, disk };
+    Ok(Layout {
+        disk: disk.to_owned(),
+        esp: labels.needed("warden-esp")?,
+        root_a: labels.needed("warden-root-a")?,
+        root_b: labels.needed("warden-root-b")?,
+        state: labels.optional("warden-state")?,
+        data: labels.optional("warden-data")?,
+    })
+}
+
+/// The disk with the loader's partition, or without a word from the loader the only one that has one of `ours`.
+fn started<'a>(partitions: &'a [Partition], loader: Option<&str>, ours: &[&str]) -> Result<&'a str, Unclear> {
+    let fits = |part: &&Partition| match loader {
+        Some(id) => part.id.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(id)),
+        None => ours.contains(&part.label.as_str()),
     };
-    layout(partitions, disk)
-}
-
-fn only<'a>(disks: &BTreeSet<&'a str>) -> Result<Option<&'a str>, Unclear> {
+    let disks: BTreeSet<&str> = partitions.iter().filter(fits).map(|part| part.disk.as_str()).collect();
     if disks.len() > 1 {
-        return Err(Unclear::Several(disks.iter().copied().collect::<Vec<_>>().join(", ")));
+        return Err(Unclear::Several(disks.into_iter().collect::<Vec<_>>().join(", ")));
     }
-    Ok(disks.first().copied())
+    disks.first().copied().ok_or_else(|| loader.map_or(Unclear::None, |id| Unclear::LoaderPartition(id.to_owned())))
 }
 
-fn layout(partitions: &[Partition], disk: &str) -> Result<Layout, Unclear> {
-    let optional = |label: &'static str| {
-        let named: Vec<&Partition> = partitions.iter().filter(|part| part.disk == disk && part.label == label).collect();
+/// The labels of one disk.
+struct Labels<'a> {
+    partitions: &'a [Partition],
+    disk: &'a str,
+}
+
+impl Labels<'_> {
+    fn optional(&self, label: &'static str) -> Result<Option<Partition>, Unclear> {
+        let named: Vec<&Partition> = self.partitions.iter().filter(|part| part.disk == self.disk && part.label == label).collect();
         match named.as_slice() {
             [] => Ok(None),
             [one] => Ok(Some((*one).clone())),
-            several => Err(Unclear::Label { disk: disk.to_owned(), label, count: several.len() }),
+            several => Err(Unclear::Label { disk: self.disk.to_owned(), label, count: several.len() }),
         }
-    };
-    let needed = |label| optional(label)?.ok_or(Unclear::Label { disk: disk.to_owned(), label, count: 0 });
-    Ok(Layout {
-        disk: disk.to_owned(),
-        esp: needed("warden-esp")?,
-        root_a: needed("warden-root-a")?,
-        root_b: needed("warden-root-b")?,
-        state: optional("warden-state")?,
-        data: optional("warden-data")?,
-    })
+    }
+
+    fn needed(&self, label: &'static str) -> Result<Partition, Unclear> {
+        self.optional(label)?.ok_or(Unclear::Label { disk: self.disk.to_owned(), label, count: 0 })
+    }
 }
 
 /// The partition id in the loader's EFI variable: four bytes of attributes, then UTF-16 text that ends with a zero.
@@ -185,6 +218,16 @@ mod tests {
         let all = [disk("vda", 1, &OURS), disk("vdb", 2, &["models"])].concat();
         assert_eq!(find(&all, None).unwrap().disk, "vda");
         assert_eq!(find(&all[5..], None), Err(Unclear::None));
+    }
+
+    #[test]
+    fn a_stick_is_found_beside_installed_disks_and_never_mixed_with_them() {
+        let all = [disk("sda", 1, &OURS), disk("sdb", 2, &["stick-files", "stick-esp", "stick-root"])].concat();
+        let stick = find_stick(&all, Some("00000002-0000-4000-8000-000000000002")).unwrap();
+        assert_eq!(told(&stick), "disk=sdb\nesp=sdb2\nroot=sdb3\nfiles=sdb1\n");
+        assert!(matches!(find_stick(&all, Some("00000001-0000-4000-8000-000000000001")), Err(Unclear::Label { count: 0, .. })));
+        assert!(matches!(find(&all, Some("00000002-0000-4000-8000-000000000002")), Err(Unclear::Label { count: 0, .. })));
+        assert_eq!(find_stick(&all[5..], None).unwrap().disk, "sdb");
     }
 
     #[test]

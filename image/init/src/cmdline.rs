@@ -46,8 +46,17 @@ pub struct Cmdline {
     pub roothash: String,
     /// Where the hash tree begins in the slot, in bytes.
     pub hashoffset: u64,
-    /// The slot to start.
-    pub slot: Slot,
+    /// What is started.
+    pub start: Start,
+}
+
+/// What is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// A slot of an installed disk.
+    Slot(Slot),
+    /// The installer of a stick.
+    Installer,
 }
 
 /// Why a command line is refused.
@@ -62,6 +71,9 @@ pub enum Refusal {
     /// One of the five words has a value that is not of its form.
     #[error("the kernel command line has a bad value for {0}=")]
     Value(&'static str),
+    /// A stick has no slots.
+    #[error("the kernel command line names a slot (rauc.slot=) for an installer stick")]
+    Slot,
     /// `root=` and `rauc.slot=` name different slots.
     #[error("root= and rauc.slot= on the kernel command line name different slots")]
     Disagree,
@@ -92,7 +104,7 @@ pub fn parse(line: &str, test_flavour: bool) -> Result<Cmdline, Refusal> {
         }
     }
     let of = |place: usize| values[place].ok_or(Refusal::Missing(DECIDING[place]));
-    let (roothash, hashoffset, root, slot, mode) = (of(0)?, of(1)?, of(2)?, of(3)?, of(4)?);
+    let (roothash, hashoffset, root, mode) = (of(0)?, of(1)?, of(2)?, of(4)?);
 
     let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if roothash.len() != 64 || !roothash.bytes().all(hex) {
@@ -100,15 +112,21 @@ pub fn parse(line: &str, test_flavour: bool) -> Result<Cmdline, Refusal> {
     }
     let digits = !hashoffset.is_empty() && hashoffset.bytes().all(|byte| byte.is_ascii_digit());
     let hashoffset: u64 = hashoffset.parse().ok().filter(|_| digits).ok_or(Refusal::Value("hashoffset"))?;
-    let slot = Slot::parse(slot).map_err(|_| Refusal::Value("rauc.slot"))?;
-    let named = root.strip_prefix("PARTLABEL=warden-root-").and_then(|name| Slot::parse(name).ok());
-    if named.ok_or(Refusal::Value("root"))? != slot {
-        return Err(Refusal::Disagree);
-    }
-    if mode != "appliance" {
-        return Err(Refusal::Value("warden.mode"));
-    }
-    Ok(Cmdline { roothash: roothash.to_owned(), hashoffset, slot })
+    let start = match mode {
+        "appliance" => {
+            let slot = Slot::parse(of(3)?).map_err(|_| Refusal::Value("rauc.slot"))?;
+            let named = root.strip_prefix("PARTLABEL=warden-root-").and_then(|name| Slot::parse(name).ok());
+            if named.ok_or(Refusal::Value("root"))? != slot {
+                return Err(Refusal::Disagree);
+            }
+            Start::Slot(slot)
+        }
+        "install" if values[3].is_some() => return Err(Refusal::Slot),
+        "install" if root != "PARTLABEL=stick-root" => return Err(Refusal::Value("root")),
+        "install" => Start::Installer,
+        _ => return Err(Refusal::Value("warden.mode")),
+    };
+    Ok(Cmdline { roothash: roothash.to_owned(), hashoffset, start })
 }
 
 #[cfg(test)]
@@ -123,7 +141,16 @@ mod tests {
     #[test]
     fn the_signed_command_line_starts_its_slot() {
         let cmdline = parse(&line("console=ttyS0"), false).unwrap();
-        assert_eq!((cmdline.slot, cmdline.hashoffset), (Slot::A, 85_299_200));
+        assert_eq!((cmdline.start, cmdline.hashoffset), (Start::Slot(Slot::A), 85_299_200));
+    }
+
+    #[test]
+    fn a_stick_starts_the_installer_and_nothing_of_a_disk() {
+        let stick = line("").replace("warden.mode=appliance root=PARTLABEL=warden-root-a rauc.slot=a", "warden.mode=install root=PARTLABEL=stick-root");
+        assert_eq!(parse(&stick, false).unwrap().start, Start::Installer);
+        assert_eq!(parse(&format!("{stick} rauc.slot=a"), false), Err(Refusal::Slot));
+        assert_eq!(parse(&stick.replace("stick-root", "warden-root-a"), false), Err(Refusal::Value("root")));
+        assert!(parse(&format!("{stick} warden.mode=appliance"), false).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::bootdisk::{self, Layout, Partition, Unclear};
+use crate::bootdisk::{Partition, Unclear};
 use crate::gpt;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -19,13 +19,13 @@ pub fn node(partition: &Partition) -> String {
 
 /// Waits until the boot disk is there with all it needs. With a word from the loader the first fit is the disk; without one a moment
 /// more is given, so that a second disk that also fits is seen and stops the start.
-pub fn wait_for_boot_disk(loader: Option<String>) -> Result<Layout, Unclear> {
+pub fn wait_for_boot_disk<T>(find: fn(&[Partition], Option<&str>) -> Result<T, Unclear>, loader: Option<&str>) -> Result<T, Unclear> {
     let begun = Instant::now();
     loop {
-        let found = bootdisk::find(&partitions(), loader.as_deref());
+        let found = find(&partitions(), loader);
         if found.is_ok() && loader.is_none() {
             sleep(STEP * 3);
-            return bootdisk::find(&partitions(), None);
+            return find(&partitions(), None);
         }
         if found.is_ok() || begun.elapsed() > PATIENCE {
             return found;

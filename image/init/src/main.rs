@@ -10,6 +10,7 @@ mod fatal;
 mod files;
 mod gpt;
 mod handover;
+mod installer;
 mod modules;
 mod mounts;
 mod say;
@@ -20,7 +21,9 @@ mod verity;
 use std::convert::Infallible;
 use std::path::Path;
 
+use cmdline::{Cmdline, Start};
 use fatal::Fatal;
+use warden_bootslot::entry::Slot;
 
 fn main() {
     let Err(fatal) = start();
@@ -35,17 +38,24 @@ fn start() -> Result<Infallible, Fatal> {
     let line = files::read("/proc/cmdline")?;
     let cmdline = cmdline::parse(&line, test_flavour)?;
 
-    let layout = disks::wait_for_boot_disk(mounts::loader_partition())?;
+    match cmdline.start {
+        Start::Slot(slot) => start_slot(slot, &cmdline),
+        Start::Installer => installer::start(&cmdline),
+    }
+}
+
+fn start_slot(slot: Slot, cmdline: &Cmdline) -> Result<Infallible, Fatal> {
+    let layout = disks::wait_for_boot_disk(bootdisk::find, mounts::loader_partition().as_deref())?;
     files::make("/run/udev/rules.d/60-warden-disk.rules", &bootdisk::udev_rules(&layout))?;
     let state = state::mount(layout.state.as_ref());
-    let count = state.count_start(cmdline.slot);
+    let count = state.count_start(slot);
     if count.is_some_and(count::in_trouble) {
-        trouble::face(&layout, cmdline.slot, &state)?;
+        trouble::face(&layout, slot, &state)?;
     }
 
-    verity::open(&disks::node(layout.root(cmdline.slot)), &cmdline)?;
+    verity::open(&disks::node(layout.root(slot)), cmdline)?;
     mounts::root()?;
     state.hand_over()?;
-    say::milestone(&format!("initrd: slot {} on {} is verified and mounted", cmdline.slot, layout.disk));
+    say::milestone(&format!("initrd: slot {slot} on {} is verified and mounted", layout.disk));
     handover::start_system()
 }

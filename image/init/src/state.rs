@@ -109,12 +109,18 @@ impl State {
             }
             Self::Unreadable(reason) => {
                 files::make(RECOVERY, &format!("warden.recovery=state\nThe state partition cannot be read: {reason}\n"))?;
-                mounts::put("tmpfs", &var, "tmpfs", MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
-                files::make("/run/warden-boot/machine-id", &new_machine_id()?)?;
-                mounts::bind("/run/warden-boot/machine-id", &id)
+                without()
             }
         }
     }
+}
+
+/// A system without state: /var and the machine's id live in memory.
+pub fn without() -> Result<(), Fatal> {
+    let (var, id) = (format!("{NEW_ROOT}/var"), format!("{NEW_ROOT}/etc/machine-id"));
+    mounts::put("tmpfs", &var, "tmpfs", MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
+    files::make("/run/warden-boot/machine-id", &new_machine_id()?)?;
+    mounts::bind("/run/warden-boot/machine-id", &id)
 }
 
 fn new_machine_id() -> Result<String, Fatal> {

@@ -1,7 +1,7 @@
 //! A running guest. Starting it makes the run's overlay disks and a fresh firmware variable store; dropping it kills QEMU.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -19,6 +19,8 @@ pub struct Guest {
     started: Instant,
     serial: SerialLog,
     qmp: Qmp,
+    line: PathBuf,
+    typing: Option<UnixStream>,
     shell: PathBuf,
     run_dir: PathBuf,
     // Sockets need short paths, so they live apart from the run folder and vanish with the guest.
@@ -41,7 +43,7 @@ impl Guest {
         }
         let mut binds = vec![run_dir.to_owned(), sockets.path().to_owned()];
         let mut overlays = Vec::new();
-        for (n, disk) in std::iter::once(&machine.disk).chain(&machine.more_disks).enumerate() {
+        for (n, disk) in machine.disk.iter().chain(&machine.more_disks).enumerate() {
             let disk = disk.canonicalize().map_err(VmError::io("no such disk image", disk))?;
             let overlay = run_dir.join(format!("disk{n}.qcow2"));
             binds.push(disk.clone());
@@ -50,11 +52,14 @@ impl Guest {
             }
             overlays.push(overlay);
         }
+        for drive in &machine.drives {
+            binds.push(drive.file.canonicalize().map_err(VmError::io("no such drive", &drive.file))?);
+        }
         if let crate::Boot::Direct(direct) = &machine.boot {
             binds.extend([direct.kernel.clone(), direct.initrd.clone()]);
         }
         let run =
-            RunFiles { vars, overlays, console: run_dir.join("console.log"), shell: sockets.path().join("shell"), qmp: sockets.path().join("qmp") };
+            RunFiles { vars, overlays, console: run_dir.join("console.log"), line: sockets.path().join("line"), shell: sockets.path().join("shell"), qmp: sockets.path().join("qmp") };
         let log = run_dir.join("qemu.log");
         let said = File::create(&log).map_err(VmError::io("cannot write QEMU's log", &log))?;
         let also = said.try_clone().map_err(VmError::io("cannot write QEMU's log", &log))?;
@@ -71,7 +76,7 @@ impl Guest {
         let ready = connect(&run.qmp, &mut child, &log).and_then(|()| Qmp::connect(&run.qmp));
         match ready {
             Ok(qmp) => {
-                Ok(Self { child, started, serial: SerialLog::at(run.console), qmp, shell: run.shell, run_dir: run_dir.to_owned(), _sockets: sockets })
+                Ok(Self { child, started, serial: SerialLog::at(run.console), qmp, line: run.line, typing: None, shell: run.shell, run_dir: run_dir.to_owned(), _sockets: sockets })
             }
             Err(error) => {
                 let _ = child.kill();
@@ -125,6 +130,31 @@ impl Guest {
     /// QEMU's control connection, for verbs that have no method here.
     pub fn qmp(&mut self) -> &mut Qmp {
         &mut self.qmp
+    }
+
+    /// The other end of the first serial port, for whoever types on it. One can be open at a time, and it must be read, or the guest
+    /// waits once its output is not taken.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn serial_line(&mut self) -> Result<UnixStream, VmError> {
+        UnixStream::connect(&self.line).map_err(VmError::io("cannot reach the guest's first serial port", &self.line))
+    }
+
+    /// Types a line on the first serial port. The firmware reads it too: wait for the system's question first.
+    ///
+    /// # Errors
+    /// When the port cannot be reached.
+    pub fn type_line(&mut self, text: &str) -> Result<(), VmError> {
+        if self.typing.is_none() {
+            let line = self.serial_line()?;
+            let mut heard = line.try_clone().map_err(VmError::io("cannot use the guest's first serial port", &self.line))?;
+            // The log has it all; here it is only taken, so that the guest does not wait. Ends with the guest.
+            std::thread::spawn(move || io::copy(&mut heard, &mut io::sink()));
+            self.typing = Some(line);
+        }
+        let Some(line) = &mut self.typing else { return Ok(()) };
+        line.write_all(format!("{text}\n").as_bytes()).map_err(VmError::io("cannot write to the guest's first serial port", &self.line))
     }
 
     /// Opens the root shell of the test flavour. One can be open at a time.

@@ -18,7 +18,7 @@ pub use builder_root::BuilderRoot;
 pub use container::{Container, ContainerSpec, Ran};
 pub use error::VmError;
 pub use guest::Guest;
-pub use machine::{Boot, DirectBoot, Forward, Machine};
+pub use machine::{Boot, DirectBoot, Drive, Forward, Machine};
 pub use patience::quiet;
 pub use qmp::Qmp;
 pub use serial::SerialLog;

@@ -33,15 +33,37 @@ pub struct DirectBoot {
     pub command_line: String,
 }
 
+/// A drive that is written in place: its file is the drive, before the run and after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drive {
+    /// The raw file.
+    pub file: PathBuf,
+    /// The serial number the guest sees; at most 20 letters.
+    pub serial: String,
+    /// The firmware tries drives with a smaller number first; without one it does not try the drive by itself.
+    pub boot_order: Option<u32>,
+    /// A USB stick instead of a built-in disk. Only the kernel for hardware has the driver.
+    pub usb: bool,
+}
+
+impl Drive {
+    /// A built-in disk that the firmware does not start from by itself.
+    pub fn new(file: impl Into<PathBuf>, serial: &str) -> Self {
+        Self { file: file.into(), serial: serial.to_owned(), boot_order: None, usb: false }
+    }
+}
+
 /// A guest to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// How it starts.
     pub boot: Boot,
-    /// The disk image (raw); it is never written, the run has its own overlay.
-    pub disk: PathBuf,
+    /// The disk image (raw); it is never written, the run has its own overlay. `None` when the guest has drives only.
+    pub disk: Option<PathBuf>,
     /// Further raw disks, also behind overlays.
     pub more_disks: Vec<PathBuf>,
+    /// Drives that are written in place.
+    pub drives: Vec<Drive>,
     /// Memory in MiB.
     pub memory_mib: u32,
     /// Virtual CPUs.
@@ -53,7 +75,12 @@ pub struct Machine {
 impl Machine {
     /// A guest that boots `disk` through UEFI with 1 GiB, two CPUs and no forwarded port.
     pub fn from_disk(disk: impl Into<PathBuf>) -> Self {
-        Self { boot: Boot::Uefi, disk: disk.into(), more_disks: Vec::new(), memory_mib: 1024, cpus: 2, forwards: Vec::new() }
+        Self { disk: Some(disk.into()), ..Self::from_drives(Vec::new()) }
+    }
+
+    /// A guest with these drives and nothing else, as [`Machine::from_disk`].
+    pub fn from_drives(drives: Vec<Drive>) -> Self {
+        Self { boot: Boot::Uefi, disk: None, more_disks: Vec::new(), drives, memory_mib: 1024, cpus: 2, forwards: Vec::new() }
     }
 }
 
@@ -62,6 +89,7 @@ pub(crate) struct RunFiles {
     pub(crate) vars: PathBuf,
     pub(crate) overlays: Vec<PathBuf>,
     pub(crate) console: PathBuf,
+    pub(crate) line: PathBuf,
     pub(crate) shell: PathBuf,
     pub(crate) qmp: PathBuf,
 }
@@ -75,7 +103,9 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     add(&["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-display", "none"]);
     add(&["-smp", &machine.cpus.to_string(), "-m", &machine.memory_mib.to_string()]);
     add(&["-device", "virtio-rng-pci", "-device", "i6300esb", "-watchdog-action", "reset"]);
-    add(&["-chardev", &format!("file,id=console,path={}", text(&run.console)), "-serial", "chardev:console"]);
+    // All that is said goes to the file, whether somebody listens on the socket or not.
+    let console = format!("socket,id=console,server=on,wait=off,path={},logfile={},logappend=off", text(&run.line), text(&run.console));
+    add(&["-chardev", &console, "-serial", "chardev:console"]);
     add(&["-chardev", &format!("socket,id=shell,server=on,wait=off,path={}", text(&run.shell)), "-serial", "chardev:shell"]);
     add(&["-qmp", &format!("unix:{},server=on,wait=off", text(&run.qmp))]);
     match &machine.boot {
@@ -90,6 +120,15 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     for (n, overlay) in run.overlays.iter().enumerate() {
         add(&["-drive", &format!("if=none,id=disk{n},format=qcow2,cache=unsafe,discard=unmap,file={}", text(overlay))]);
         add(&["-device", &format!("virtio-blk-pci,drive=disk{n},serial=DISK{n},bootindex={n}")]);
+    }
+    if machine.drives.iter().any(|drive| drive.usb) {
+        add(&["-device", "qemu-xhci"]);
+    }
+    for (n, drive) in machine.drives.iter().enumerate() {
+        add(&["-drive", &format!("if=none,id=drive{n},format=raw,cache=unsafe,discard=unmap,file={}", text(&drive.file))]);
+        let kind = if drive.usb { "usb-storage,removable=on" } else { "virtio-blk-pci" };
+        let order = drive.boot_order.map_or_else(String::new, |order| format!(",bootindex={order}"));
+        add(&["-device", &format!("{kind},drive=drive{n},serial={}{order}", drive.serial)]);
     }
     let mut network = "user,model=virtio-net-pci".to_owned();
     for forward in &machine.forwards {
@@ -109,7 +148,7 @@ mod tests {
     use super::*;
 
     fn run() -> RunFiles {
-        RunFiles { vars: "/r/vars".into(), overlays: vec!["/r/a,b.qcow2".into()], console: "/r/c".into(), shell: "/r/s".into(), qmp: "/r/q".into() }
+        RunFiles { vars: "/r/vars".into(), overlays: vec!["/r/a,b.qcow2".into()], console: "/r/c".into(), line: "/r/l".into(), shell: "/r/s".into(), qmp: "/r/q".into() }
     }
 
     #[test]
@@ -128,6 +167,14 @@ mod tests {
     #[test]
     fn a_comma_in_a_path_does_not_become_an_option() {
         assert!(arguments(&Machine::from_disk("/d"), &run()).iter().any(|a| a.ends_with("file=/r/a,,b.qcow2")));
+    }
+
+    #[test]
+    fn drives_carry_their_serial_number_and_their_place_in_the_boot_order() {
+        let machine = Machine::from_drives(vec![Drive { boot_order: Some(1), ..Drive::new("/d", "TARGET") }, Drive { usb: true, ..Drive::new("/s", "STICK") }]);
+        let args = arguments(&machine, &run()).join(" ");
+        assert!(args.contains("virtio-blk-pci,drive=drive0,serial=TARGET,bootindex=1"));
+        assert!(args.contains("usb-storage,removable=on,drive=drive1,serial=STICK "));
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub struct Images {
     root: bool,
     compiled: bool,
     disks: BTreeMap<(Flavour, PackKind), Disk>,
+    stick: Option<PathBuf>,
 }
 
 impl Images {
@@ -123,7 +124,7 @@ impl Images {
             tempfile::Builder::new().prefix("seed-").tempdir_in(work(places)?).map_err(|e| format!("no folder for the data partition: {e}"))?;
         let pack_file = fill_seed(places, pack, seed.path())?;
         let seed_path = seed.path().to_string_lossy().into_owned();
-        let mut arguments = vec!["image", "--flavour", flavour.name(), "--seed-data", &seed_path];
+        let mut arguments = vec!["image", "--flavour", flavour.name(), "--seed-data", &seed_path, "--with-stick"];
         // The programs are compiled once per run; a second disk of any flavour takes them as they are.
         if self.compiled {
             arguments.push("--as-they-are");
@@ -137,12 +138,30 @@ impl Images {
         let mut copy = Command::new("cp");
         copy.arg("--sparse=always").arg(out.join("disk.img")).arg(&path);
         command::run_ok("keeping the disk", copy, Duration::from_secs(300), log)?;
+        if flavour == Flavour::Production && self.stick.is_none() {
+            let stick = work(places)?.join("stick.img");
+            let _older_run = std::fs::remove_file(&stick);
+            let mut copy = Command::new("cp");
+            copy.arg("--sparse=always").arg(out.join("stick.img")).arg(&stick);
+            command::run_ok("keeping the stick", copy, Duration::from_secs(300), log)?;
+            self.stick = Some(stick);
+        }
         let mut hashes = manifest_hashes(&out.join("manifest.json"))?;
         let digest = pack_file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         hashes.insert(format!("pack ({})", pack.name()), digest);
         let disk = Disk { path, hashes };
         self.disks.insert((flavour, pack), disk.clone());
         Ok(disk)
+    }
+
+    /// The production stick, and a production disk that was built with it.
+    ///
+    /// # Errors
+    /// A sentence with the last words of `warden-image`.
+    pub fn stick(&mut self, places: &Places, log: &CaseLog) -> Result<(PathBuf, PathBuf), String> {
+        let disk = self.disk(Flavour::Production, PackKind::Signed, places, log)?;
+        let stick = self.stick.clone().ok_or("no stick was built with the production disk")?;
+        Ok((stick, disk.path))
     }
 
     /// The production root as a tree of files, built when this run has not built it yet.
@@ -165,9 +184,10 @@ impl Images {
 
     /// Removes the disks of this run; outputs of `warden-image` itself stay.
     pub fn clear(&mut self) {
-        for disk in self.disks.values() {
-            let _gone_already = std::fs::remove_file(&disk.path);
+        for path in self.disks.values().map(|disk| &disk.path).chain(&self.stick) {
+            let _gone_already = std::fs::remove_file(path);
         }
+        self.stick = None;
         self.disks.clear();
     }
 }

@@ -48,7 +48,7 @@ pub struct Case {
     pub run: Run,
 }
 
-const fn case(id: &'static str, tier: Tier, run: Run) -> Case {
+pub(crate) const fn case(id: &'static str, tier: Tier, run: Run) -> Case {
     Case { id, tier, run }
 }
 
@@ -94,4 +94,5 @@ pub const SLICE: &[Case] = &[
 /// Ends what cases of a run shared by themselves.
 pub fn strike() {
     privilege::strike();
+    verbs::strike();
 }

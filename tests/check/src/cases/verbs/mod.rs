@@ -9,6 +9,11 @@ mod screen;
 mod storage;
 mod tls;
 
+/// Ends what cases shared by themselves.
+pub fn strike() {
+    install::strike();
+}
+
 /// All of them, grouped by what shares a machine.
 pub fn table() -> Vec<Case> {
     [network::CASES, tls::CASES, screen::CASES, storage::CASES, issues::CASES, install::CASES].concat()

@@ -1,0 +1,178 @@
+//! Carries an installation out: one step after the other, each told as it goes on. Decisions were made before; here only writing fails.
+
+use std::path::Path;
+
+use warden_domain::steps::Steps;
+use warden_domain::units::Bytes;
+use warden_domain::{Problem, ProblemKind, clock};
+
+use crate::answer::Seed;
+use crate::boot_files::{self, Record};
+use crate::disk::Disk;
+use crate::layout::{self, Layout};
+use crate::mounts::Mounted;
+use crate::seed;
+use crate::stick::{Manifest, Stick};
+use crate::sysfs::Kernel;
+use crate::write::{self, Region};
+use crate::{plan, tools};
+
+/// What to do.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The disk; it was admitted before.
+    pub disk: &'a Disk,
+    /// The stick.
+    pub stick: &'a Stick,
+    /// What the stick carries.
+    pub manifest: &'a Manifest,
+    /// The stick's mounted EFI system partition.
+    pub boot: &'a Path,
+    /// The partition files.
+    pub layout: &'a Layout,
+    /// Name of the installation.
+    pub install_id: Option<String>,
+    /// Settings for the first start.
+    pub seed: &'a Seed,
+    /// Have the firmware take our keys.
+    pub enroll: bool,
+}
+
+/// Installs. `tell` gets the steps at each change.
+///
+/// # Errors
+/// What failed, beside the steps as they stood; the disk does not start then.
+pub fn run(job: &Job, tell: &mut dyn FnMut(&Steps)) -> (Steps, Result<(), Problem>) {
+    let mut work = Work { steps: plan::steps(), tell };
+    let result = work.all(job);
+    if let Err(problem) = &result {
+        work.steps.fail(problem, clock::now());
+        (work.tell)(&work.steps);
+    }
+    (work.steps, result)
+}
+
+struct Work<'a> {
+    steps: Steps,
+    tell: &'a mut dyn FnMut(&Steps),
+}
+
+/// The partitions of the new disk, by kernel name.
+struct Parts {
+    esp: String,
+    root: [String; 2],
+    state: String,
+}
+
+const LABELS: [&str; 2] = ["warden-root-a", "warden-root-b"];
+
+impl Work<'_> {
+    fn step<T>(&mut self, key: &str, work: impl FnOnce(&mut Self) -> Result<T, Problem>) -> Result<T, Problem> {
+        self.steps.begin(key, clock::now());
+        (self.tell)(&self.steps);
+        let done = work(self)?;
+        self.steps.finish(key, clock::now());
+        (self.tell)(&self.steps);
+        Ok(done)
+    }
+
+    fn advance(&mut self, key: &str, done: Bytes, total: Bytes) {
+        self.steps.advance(key, plan::bytes(done, total));
+        (self.tell)(&self.steps);
+    }
+
+    fn all(&mut self, job: &Job) -> Result<(), Problem> {
+        let device = format!("/dev/{}", job.disk.name);
+        let length = job.manifest.root();
+        let pairs = self.step("check", |_| {
+            let slot = LABELS.iter().filter_map(|label| job.layout.size_of(label)).min().unwrap_or_default();
+            if length > slot {
+                return Err(stick_fault(&format!("its system of {length} does not fit into a slot of {slot}")));
+            }
+            boot_files::pairs(job.boot, job.enroll).map_err(|error| stick_fault(&error.to_string()))
+        })?;
+        self.step("clear", |_| write::clear_ends(Path::new(&device), job.disk.size).map_err(|error| disk_fault(job.disk, "clearing it", &error)))?;
+        let parts = self.step("partition", |_| {
+            tools::partition(&device, layout::FOLDER)?;
+            tools::settle();
+            find(&job.disk.name)
+        })?;
+        let source = format!("/dev/{}", job.stick.root);
+        for ((key, part), label) in ["write-root-a", "write-root-b"].into_iter().zip(&parts.root).zip(LABELS) {
+            self.step(key, |work| {
+                let region = Region::device(format!("/dev/{part}"));
+                let copied = write::copy(Path::new(&source), &region, length, |done| work.advance(key, done, length));
+                let hash = copied.map_err(|error| disk_fault(job.disk, &format!("writing {label}"), &error))?;
+                if hash == job.manifest.root_sha256 { Ok(()) } else { Err(stick_fault("its system does not match its hash")) }
+            })?;
+        }
+        self.step("boot-files", |_| {
+            let esp = Mounted::new(&parts.esp, "vfat", "esp", true)?;
+            boot_files::copy(job.boot, esp.path(), &pairs).map_err(|error| disk_fault(job.disk, "copying the boot files", &error))?;
+            esp.close()
+        })?;
+        self.step("state", |_| {
+            let state = Mounted::new(&parts.state, "ext4", "state", true)?;
+            let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let owner = seed::account(&passwd, "warden").ok_or_else(|| stick_fault("its system has no user warden"))?;
+            seed::fill(state.path(), job.seed, owner)?;
+            state.close()
+        })?;
+        self.step("verify", |work| work.verify(job, &parts, &pairs))?;
+        self.step("activate", |_| {
+            let record = Record { install_id: job.install_id.clone(), version: job.manifest.version.clone(), at: clock::now().to_string() };
+            let esp = Mounted::new(&parts.esp, "vfat", "esp", true)?;
+            boot_files::activate(job.boot, esp.path(), &record, job.enroll).map_err(|error| disk_fault(job.disk, "making it bootable", &error))?;
+            esp.close()
+        })
+    }
+
+    fn verify(&mut self, job: &Job, parts: &Parts, pairs: &[(std::path::PathBuf, std::path::PathBuf)]) -> Result<(), Problem> {
+        tools::check_fat(&format!("/dev/{}", parts.esp))?;
+        tools::check_ext4(&format!("/dev/{}", parts.state))?;
+        let esp = Mounted::new(&parts.esp, "vfat", "esp", false)?;
+        let differs = boot_files::difference(job.boot, esp.path(), pairs).map_err(|error| disk_fault(job.disk, "reading the boot files back", &error))?;
+        esp.close()?;
+        if let Some(file) = differs {
+            return Err(damaged(job.disk, &file.display().to_string()));
+        }
+        let length = job.manifest.root();
+        let total = Bytes(length.0.saturating_mul(2));
+        let mut before = 0;
+        for (part, label) in parts.root.iter().zip(LABELS) {
+            let region = Region::device(format!("/dev/{part}"));
+            let read = write::hash(&region, length, |done| self.advance("verify", Bytes(before + done.0), total));
+            if read.map_err(|error| disk_fault(job.disk, &format!("reading {label} back"), &error))? != job.manifest.root_sha256 {
+                return Err(damaged(job.disk, label));
+            }
+            before += length.0;
+        }
+        Ok(())
+    }
+}
+
+/// The new partitions, as the kernel shows them on that disk alone.
+fn find(disk: &str) -> Result<Parts, Problem> {
+    let found = Kernel::default().partitions(disk);
+    let of = |label: &str| {
+        found.iter().find(|part| part.label == label).map(|part| part.name.clone()).ok_or_else(|| {
+            Problem::new(ProblemKind::SystemService, format!("The new partition {label} does not show up on {disk}."))
+                .hint("Start the machine from the stick again.")
+        })
+    };
+    Ok(Parts { esp: of("warden-esp")?, root: [of(LABELS[0])?, of(LABELS[1])?], state: of("warden-state")? })
+}
+
+fn disk_fault(disk: &Disk, doing: &str, error: &std::io::Error) -> Problem {
+    Problem::new(ProblemKind::SystemService, format!("On {}, {doing} failed: {error}.", disk.called()))
+        .hint("Check its cable and health, and install again; if it stays, use another disk.")
+}
+
+fn damaged(disk: &Disk, what: &str) -> Problem {
+    Problem::new(ProblemKind::SystemService, format!("On {}, {what} reads back differently from what was written.", disk.called()))
+        .hint("The disk, its cable or the memory of the machine is faulty; the disk was not made bootable.")
+}
+
+fn stick_fault(what: &str) -> Problem {
+    Problem::new(ProblemKind::SystemService, format!("The stick cannot be installed from: {what}.")).hint("Make the stick again.")
+}

@@ -1,0 +1,112 @@
+//! What a new state file system begins with: the machine's id and, from the answer file, settings that the agent reads once at its
+//! first start. Works on a mounted folder.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+use warden_bootslot::durable;
+use warden_domain::{Problem, ProblemKind};
+
+use crate::answer::Seed;
+
+/// Name of the file below the agent's state folder.
+pub const FILE: &str = "seed.toml";
+
+/// The text of the seed file; nothing when there is nothing to set.
+#[must_use]
+pub fn render(seed: &Seed) -> Option<String> {
+    let mut table = toml::Table::new();
+    if let Some(hostname) = &seed.hostname {
+        table.insert("hostname".to_owned(), toml::Value::String(hostname.clone()));
+    }
+    if let Some(admin) = &seed.admin {
+        let mut inner = toml::Table::new();
+        inner.insert("username".to_owned(), toml::Value::String(admin.username.clone()));
+        inner.insert("password_hash".to_owned(), toml::Value::String(admin.password_hash.clone()));
+        table.insert("admin".to_owned(), toml::Value::Table(inner));
+    }
+    if table.is_empty() { None } else { toml::to_string(&table).ok() }
+}
+
+/// Fills the state file system mounted at `folder`. `owner` is the agent's user and group.
+///
+/// # Errors
+/// What the system says about a file.
+pub fn fill(folder: &Path, seed: &Seed, owner: (u32, u32)) -> Result<(), Problem> {
+    let failed = |error: io::Error| {
+        Problem::new(ProblemKind::SystemService, format!("Identity and settings could not be written to the new state partition: {error}."))
+            .hint("Check the disk and install again.")
+    };
+    let mut id = [0u8; 16];
+    getrandom::fill(&mut id).map_err(|error| failed(io::Error::other(error.to_string())))?;
+    // The same form as a random UUID, as every machine id has.
+    id[6] = (id[6] & 0x0f) | 0x40;
+    id[8] = (id[8] & 0x3f) | 0x80;
+    durable::write(&folder.join("machine-id"), format!("{}\n", hex::encode(id)).as_bytes()).map_err(failed)?;
+    let Some(text) = render(seed) else { return Ok(()) };
+    let own = folder.join("warden");
+    fs::create_dir_all(&own).map_err(failed)?;
+    let file = own.join(FILE);
+    durable::write(&file, text.as_bytes()).map_err(failed)?;
+    for (path, mode) in [(&file, 0o600), (&own, 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+        chown(path, Some(owner.0), Some(owner.1)).map_err(failed)?;
+    }
+    durable::sync_folder(folder).map_err(failed)
+}
+
+/// User and group of an account in a password file.
+#[must_use]
+pub fn account(passwd: &str, name: &str) -> Option<(u32, u32)> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        if fields.next() != Some(name) {
+            return None;
+        }
+        Some((fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Admin;
+
+    fn me() -> (u32, u32) {
+        use std::os::unix::fs::MetadataExt;
+        let meta = tempfile::tempdir().unwrap().path().metadata().unwrap();
+        (meta.uid(), meta.gid())
+    }
+
+    #[test]
+    fn every_machine_gets_an_id_of_its_own() {
+        let ids = [(); 2].map(|()| {
+            let folder = tempfile::tempdir().unwrap();
+            fill(folder.path(), &Seed::default(), me()).unwrap();
+            assert!(!folder.path().join("warden").exists(), "nothing to set, no file");
+            fs::read_to_string(folder.path().join("machine-id")).unwrap()
+        });
+        assert_ne!(ids[0], ids[1]);
+        assert_eq!(ids[0].trim().len(), 32);
+    }
+
+    #[test]
+    fn the_seed_is_for_the_agent_s_eyes_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let admin = Admin { username: "ops".into(), password_hash: "$argon2id$x".into() };
+        fill(folder.path(), &Seed { hostname: Some("box".into()), admin: Some(admin) }, me()).unwrap();
+        let file = folder.path().join("warden").join(FILE);
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.contains("hostname = \"box\"") && text.contains("[admin]") && text.contains("$argon2id$x"));
+    }
+
+    #[test]
+    fn an_account_is_found_by_its_whole_name() {
+        let passwd = "warden-console:x:701:701::/:\nwarden:x:700:702::/:\n";
+        assert_eq!(account(passwd, "warden"), Some((700, 702)));
+        assert_eq!(account(passwd, "ward"), None);
+    }
+}

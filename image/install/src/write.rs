@@ -1,0 +1,186 @@
+//! Writing the system into its slots and reading it back. A region is a partition, or a part of a file in tests and when a stick is made.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+use sha2::{Digest, Sha256};
+use warden_domain::units::Bytes;
+
+/// Copied and hashed at once, in bytes; a multiple of [`BLOCK`].
+const CHUNK: usize = 4 << 20;
+/// What reads past the cache are aligned to.
+const BLOCK: usize = 4096;
+/// Put on the medium after so many bytes, so that progress means progress.
+const SYNC_EVERY: u64 = 32 << 20;
+
+/// A part of a device or file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The device or file.
+    pub path: PathBuf,
+    /// Where the part begins.
+    pub offset: u64,
+}
+
+impl Region {
+    /// A whole device.
+    #[must_use]
+    pub fn device(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), offset: 0 }
+    }
+}
+
+/// Copies `length` bytes of `from` to the region and puts them on the medium; gives their SHA-256 in lower-case hex.
+///
+/// # Errors
+/// What the system says; a source that ends early is `UnexpectedEof`.
+pub fn copy(from: &Path, to: &Region, length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<String> {
+    let mut source = File::open(from)?;
+    let target = OpenOptions::new().write(true).open(&to.path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    let (mut done, mut synced) = (0u64, 0u64);
+    while done < length.0 {
+        let wanted = usize::try_from(length.0 - done).unwrap_or(CHUNK).min(CHUNK);
+        let part = &mut buffer[..wanted];
+        source.read_exact(part)?;
+        hash.update(&*part);
+        target.write_all_at(part, to.offset + done)?;
+        done += wanted as u64;
+        if done - synced >= SYNC_EVERY {
+            target.sync_data()?;
+            synced = done;
+        }
+        progress(Bytes(done));
+    }
+    target.sync_all()?;
+    Ok(hex::encode(hash.finalize()))
+}
+
+/// The SHA-256 of `length` bytes of the region, read from the medium and not from memory.
+///
+/// # Errors
+/// What the system says; a region that ends early is `UnexpectedEof`.
+pub fn hash(of: &Region, length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<String> {
+    let file = open_past_cache(&of.path)?;
+    let mut hash = Sha256::new();
+    let mut space = vec![0u8; CHUNK + BLOCK];
+    let start = space.as_ptr().align_offset(BLOCK).min(BLOCK);
+    let buffer = &mut space[start..start + CHUNK];
+    let mut done = 0u64;
+    while done < length.0 {
+        let wanted = usize::try_from(length.0 - done).unwrap_or(CHUNK).min(CHUNK);
+        // Whole blocks are asked for; a slot is longer than what lies in it.
+        let asked = wanted.next_multiple_of(BLOCK);
+        let got = match file.read_at(&mut buffer[..asked], of.offset + done) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let used = got.min(wanted);
+        if used == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        hash.update(&buffer[..used]);
+        done += used as u64;
+        progress(Bytes(done));
+    }
+    Ok(hex::encode(hash.finalize()))
+}
+
+/// Reads go to the medium itself; where that is not offered, what memory holds of the file is dropped first.
+fn open_past_cache(path: &Path) -> io::Result<File> {
+    match OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECT.bits()).open(path) {
+        Ok(file) => Ok(file),
+        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::EINVAL as i32) => {
+            let file = File::open(path)?;
+            posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
+            Ok(file)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Overwrites the first and the last MiB of a disk with zeros and puts them on the medium: both copies of its partition table are gone,
+/// and with them everything a firmware could start.
+///
+/// # Errors
+/// What the system says; `ResourceBusy` when somebody uses the disk.
+pub fn clear_ends(disk: &Path, size: Bytes) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).custom_flags(OFlag::O_EXCL.bits()).open(disk)?;
+    let zeros = vec![0u8; 1 << 20];
+    for at in [0, size.0.saturating_sub(zeros.len() as u64)] {
+        file.write_all_at(&zeros, at)?;
+    }
+    file.sync_all()
+}
+
+/// Whether the first MiB of a disk is blank; nothing when it cannot be read.
+#[must_use]
+pub fn is_blank(disk: &Path) -> Option<bool> {
+    let mut head = Vec::new();
+    File::open(disk).ok()?.take(1 << 20).read_to_end(&mut head).ok()?;
+    Some(head.iter().all(|byte| *byte == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source of odd length and a sparse destination with two slots in it.
+    fn bench(length: usize) -> (tempfile::TempDir, PathBuf, PathBuf, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect();
+        let source = folder.path().join("root.img");
+        std::fs::write(&source, &content).unwrap();
+        let disk = folder.path().join("disk");
+        File::create(&disk).unwrap().set_len(64 << 20).unwrap();
+        (folder, source, disk, hex::encode(Sha256::digest(&content)))
+    }
+
+    #[test]
+    fn what_is_read_back_is_what_the_stick_holds() {
+        let length = (5 << 20) + 4096 + 17;
+        let (_folder, source, disk, expected) = bench(length);
+        let length = Bytes(length as u64);
+        let mut seen = Vec::new();
+        for offset in [1 << 20, 32 << 20] {
+            let slot = Region { path: disk.clone(), offset };
+            assert_eq!(copy(&source, &slot, length, |done| seen.push(done)).unwrap(), expected);
+            assert_eq!(hash(&slot, length, |_| ()).unwrap(), expected);
+        }
+        assert_eq!(seen.last(), Some(&length));
+    }
+
+    #[test]
+    fn one_changed_byte_in_a_slot_is_found() {
+        let (_folder, source, disk, expected) = bench(1 << 20);
+        let slot = Region { path: disk.clone(), offset: 1 << 20 };
+        copy(&source, &slot, Bytes(1 << 20), |_| ()).unwrap();
+        OpenOptions::new().write(true).open(&disk).unwrap().write_all_at(&[0xff], (1 << 20) + 777).unwrap();
+        assert_ne!(hash(&slot, Bytes(1 << 20), |_| ()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_source_or_slot_that_ends_early_is_an_error_and_not_a_short_copy() {
+        let (_folder, source, disk, _) = bench(1 << 20);
+        let slot = Region { path: disk, offset: 0 };
+        assert_eq!(copy(&source, &slot, Bytes(2 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(hash(&slot, Bytes(65 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn both_copies_of_a_partition_table_go_and_the_middle_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        std::fs::write(&disk, vec![7u8; 4 << 20]).unwrap();
+        assert_eq!(is_blank(&disk), Some(false));
+        clear_ends(&disk, Bytes(4 << 20)).unwrap();
+        let after = std::fs::read(&disk).unwrap();
+        assert!(after[..1 << 20].iter().chain(&after[3 << 20..]).all(|b| *b == 0));
+        assert!(after[1 << 20..3 << 20].iter().all(|b| *b == 7));
+        assert_eq!(is_blank(&disk), Some(true));
+    }
+}
