@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(120);
 /// What reaches the screen.
 enum News {
     Typed(Vec<u8>),
-    Status(Result<Status, Silence>),
+    Status(Box<Result<Status, Silence>>),
 }
 
 fn main() -> ExitCode {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 /// Asks in a thread of its own: an agent that hangs does not hold up the keys.
 fn ask_agent(send: SyncSender<News>, socket: PathBuf) {
     std::thread::spawn(move || {
-        while send.send(News::Status(agent::status(&socket))).is_ok() {
+        while send.send(News::Status(Box::new(agent::status(&socket)))).is_ok() {
             std::thread::sleep(PAUSE);
         }
     });
@@ -89,7 +89,7 @@ fn show(paper: Paper, news: &Receiver<News>) -> std::io::Result<()> {
         put(paper, &mut shown, now(&state, &status))?;
         let found = match news.recv_timeout(if keys.waiting() { SEQUENCE } else { PAUSE }) {
             Ok(News::Status(fresh)) => {
-                status = fresh;
+                status = *fresh;
                 Vec::new()
             }
             Ok(News::Typed(bytes)) => keys.feed(&bytes),
