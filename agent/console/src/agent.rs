@@ -28,6 +28,15 @@ pub struct Status {
     /// The code that makes the first account; nothing once there is one.
     #[serde(default)]
     pub claim_code: Option<String>,
+    /// The code that lets an admin set a new password; nothing unless an admin reset was asked for here.
+    #[serde(default)]
+    pub reset_code: Option<String>,
+    /// Names of the admins, shown beside the reset code.
+    #[serde(default)]
+    pub admins: Vec<String>,
+    /// Fingerprint of the certificate that the console shows to browsers; nothing without TLS.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
     /// `ok` or `degraded`.
     pub health: String,
     /// What an admin should know.

@@ -1,55 +1,80 @@
-//! What stands on the screen. The agent's status, or its silence, goes in; lines come out, and text for the kind of terminal. Whatever
-//! others named (models, sentences) loses its control characters here, so that no name can paint over the screen or end a line.
+//! What stands on the screen, as lines. The agent's status or its silence, and the state of the menu, go in; lines come out, cut to the
+//! size of the terminal. Whatever others named (models, sentences) loses its control characters here, so that no name can paint over
+//! the screen or end a line.
 
 use std::time::Duration;
 
 use crate::agent::{Silence, Status};
+use crate::menu::{Choice, State};
 
-const MAX_LINE: usize = 160;
+const MAX_LINE: usize = 400;
 const MAX_LIST: usize = 12;
 /// How long a silent agent is taken to be still starting.
 const STARTING: Duration = Duration::from_secs(90);
 
-/// All that a screen is made of.
+/// All that the upper part of a screen is made of.
 pub struct View<'a> {
     /// Version of the system.
     pub version: &'a str,
     /// The agent's word.
-    pub status: Result<Status, Silence>,
+    pub status: &'a Result<Status, Silence>,
     /// What the start of the machine has left for this screen.
-    pub recovery: Option<String>,
+    pub recovery: Option<&'a str>,
+    /// Sentences about resets.
+    pub resets: &'a [String],
     /// How long this screen is up.
     pub uptime: Duration,
 }
 
+/// Columns and rows of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Columns.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}
+
+/// A whole screen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// How the machine is.
+    pub status: Vec<String>,
+    /// Menu, question or answer; empty while none is open.
+    pub dialog: Vec<String>,
+    /// What is being typed, behind its mark.
+    pub prompt: Option<String>,
+}
+
 impl View<'_> {
-    /// The lines of the screen from the top.
+    /// The lines of the upper part from the top.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let name = self.status.as_ref().map_or(String::new(), |status| format!(" · {}", status.name));
         let version = self.status.as_ref().map_or(self.version, |status| status.version.as_str());
         lines.push(clean(format!("LM Warden {}{name}", version.trim())));
-        if let Some(reason) = &self.recovery {
+        let lost = self.recovery.is_some_and(|reason| reason.contains("warden.recovery=state"));
+        if let Some(reason) = self.recovery {
             lines.push(String::new());
             lines.push("RECOVERY".to_owned());
             lines.extend(reason.lines().filter(|line| !line.starts_with("warden.")).map(clean));
-            if reason.contains("warden.recovery=state") {
+            if lost {
                 lines.push("Nothing was erased and no new setup is offered. Check the disk and its cable, then restart the machine.".to_owned());
             }
         }
         lines.push(String::new());
-        match &self.status {
+        match self.status {
             Ok(status) => tell(status, &mut lines),
-            Err(_) if self.recovery.as_ref().is_some_and(|reason| reason.contains("warden.recovery=state")) => {}
+            Err(_) if lost => {}
             Err(Silence::NotThere) if self.uptime < STARTING => lines.push("Starting. The address appears here in a moment.".to_owned()),
             Err(silence) => {
                 lines.push(clean(format!("The agent is not answering: {silence}.")));
-                lines.push(
-                    "It is started again by itself. If this stays for more than two minutes, restart the machine with its power button.".to_owned(),
-                );
+                lines.push("It is started again by itself. If this stays for more than two minutes, restart the machine from the menu.".to_owned());
+                lines.push("The menu works without the agent: restart, switch off, and all resets.".to_owned());
             }
         }
+        lines.extend(self.resets.iter().take(MAX_LIST).map(clean));
         lines
     }
 }
@@ -61,18 +86,106 @@ fn tell(status: &Status, lines: &mut Vec<String>) {
         lines.push(clean(format!("Network address: {}", status.addresses.join(", "))));
     }
     lines.extend(status.console_urls.iter().take(MAX_LIST).map(|url| clean(format!("Console: {url}"))));
-    match &status.claim_code {
-        Some(code) => {
+    if let Some(fingerprint) = &status.fingerprint {
+        lines.push(clean(format!("Certificate fingerprint: {fingerprint}")));
+    }
+    match (&status.claim_code, &status.reset_code) {
+        (Some(code), _) => {
             lines.push(clean(format!("Claim code: {code}")));
             lines.push("Open the console in a browser and enter the claim code to set up this machine.".to_owned());
         }
-        None => lines.push(clean(format!("Health: {}", status.health))),
+        (None, reset) => {
+            lines.push(clean(format!("Health: {}", status.health)));
+            if let Some(code) = reset {
+                lines.push(clean(format!("Password reset code: {code}")));
+                lines.push(clean(format!("Admins: {}", status.admins.join(", "))));
+                lines.push("Open /ui/login/reset in the console and set a new password with this code.".to_owned());
+            }
+        }
     }
     lines.extend(status.sentences.iter().take(MAX_LIST).map(|sentence| clean(format!("- {sentence}"))));
     lines.extend(status.models.iter().take(MAX_LIST).map(|model| clean(format!("Model {}: {}", model.name, model.state))));
     if status.models.len() > MAX_LIST {
         lines.push(format!("and {} more models", status.models.len() - MAX_LIST));
     }
+}
+
+/// The lines of the lower part, and what is being typed.
+#[must_use]
+pub fn dialog(state: &State) -> (Vec<String>, Option<String>) {
+    match state {
+        State::Status => (vec!["Press Enter for the menu.".to_owned()], None),
+        State::List { items, marked } => {
+            let mut lines: Vec<String> = (1..)
+                .zip(items.iter())
+                .map(|(number, choice)| format!("{} {number}  {}", if number == marked + 1 { ">" } else { " " }, choice.label()))
+                .collect();
+            lines.push("Press a number, or choose with the arrow keys and Enter. 0 or Esc: back.".to_owned());
+            (lines, None)
+        }
+        State::Confirm { choice, typed, wrong } => {
+            let mut lines = vec![choice.label().to_owned()];
+            lines.extend(choice.plan().iter().map(|line| format!("- {line}")));
+            if *wrong {
+                lines.push("That was another word. Nothing was done.".to_owned());
+            }
+            lines.push(format!("Type the word {} and press Enter to go on. Esc or Ctrl-C: back.", choice.word()));
+            (lines, Some(typed.clone()))
+        }
+        State::Working(choice) => (vec![format!("{}: under way.", working(*choice))], None),
+        State::Told { text } => (vec![clean(text), "Press Enter to go back.".to_owned()], None),
+    }
+}
+
+const fn working(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Reboot => "Restart",
+        Choice::PowerOff => "Switching off",
+        _ => "Reset",
+    }
+}
+
+/// Puts a screen together and cuts it to size. The dialog always fits first: what somebody is about to confirm must be seen whole.
+#[must_use]
+pub fn frame(view: &View<'_>, state: &State, size: Size) -> Frame {
+    let (dialog, prompt) = dialog(state);
+    let dialog = wrapped(&dialog, size.width);
+    let mut status = wrapped(&view.lines(), size.width);
+    // A blank line between the parts, the typed word, and the row on which the cursor rests.
+    let room = size.height.saturating_sub(dialog.len() + 3).max(1);
+    if status.len() > room {
+        let hidden = status.len() - room + 1;
+        status.truncate(room - 1);
+        status.push(format!("({hidden} more lines)"));
+    }
+    Frame { status, dialog, prompt }
+}
+
+fn wrapped(lines: &[String], width: usize) -> Vec<String> {
+    lines.iter().flat_map(|line| wrap(line, width.max(20))).collect()
+}
+
+/// Breaks a line at blanks; a word that is longer than a line is cut.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let mut rows = Vec::new();
+    let mut row = String::new();
+    for word in line.split_inclusive(' ') {
+        let mut word = word;
+        while row.chars().count() + word.trim_end().chars().count() > width {
+            if row.trim().is_empty() {
+                let cut = word.char_indices().nth(width - row.chars().count()).map_or(word.len(), |(at, _)| at);
+                row.push_str(&word[..cut]);
+                word = &word[cut..];
+            }
+            rows.push(row.trim_end().to_owned());
+            "  ".clone_into(&mut row);
+        }
+        row.push_str(word);
+    }
+    if !row.trim().is_empty() || rows.is_empty() {
+        rows.push(row.trim_end().to_owned());
+    }
+    rows
 }
 
 /// One printable line of bounded length.
@@ -84,38 +197,13 @@ fn clean(text: impl AsRef<str>) -> String {
     text.as_ref().chars().filter(|letter| !hidden(letter)).take(MAX_LINE).collect()
 }
 
-/// The kind of terminal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paper {
-    /// A screen that is drawn anew each time.
-    Screen,
-    /// A line printer or log: each change is a block of its own.
-    Roll,
-}
-
-impl Paper {
-    /// A numbered virtual terminal is a screen, everything else a roll.
-    #[must_use]
-    pub fn of_terminal(name: &str) -> Self {
-        let virtual_terminal = name.strip_prefix("tty").is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
-        if virtual_terminal { Self::Screen } else { Self::Roll }
-    }
-
-    /// The text that brings the lines onto this terminal.
-    #[must_use]
-    pub fn draw(self, lines: &[String]) -> String {
-        let body = lines.join("\n");
-        match self {
-            Self::Screen => format!("\x1b[?25l\x1b[H\x1b[2J{body}\n"),
-            Self::Roll => format!("\n{body}\n"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::agent::Model;
+    use crate::menu::{MENU, MODELS};
 
     fn status() -> Status {
         Status {
@@ -124,14 +212,21 @@ mod tests {
             addresses: vec!["10.0.2.15".into()],
             console_urls: vec!["http://10.0.2.15:8080/".into()],
             claim_code: Some("ABCD-EFGH".into()),
+            reset_code: None,
+            admins: Vec::new(),
+            fingerprint: None,
             health: "ok".into(),
             sentences: Vec::new(),
             models: Vec::new(),
         }
     }
 
+    fn view(status: &Result<Status, Silence>) -> View<'_> {
+        View { version: "1.0\n", status, recovery: None, resets: &[], uptime: Duration::from_secs(600) }
+    }
+
     fn lines(status: Result<Status, Silence>) -> Vec<String> {
-        View { version: "1.0\n", status, recovery: None, uptime: Duration::from_secs(600) }.lines()
+        view(&status).lines()
     }
 
     #[test]
@@ -140,6 +235,21 @@ mod tests {
         let claimed = Status { claim_code: None, ..status() };
         let lines = lines(Ok(claimed));
         assert!(lines.contains(&"Health: ok".to_owned()) && !lines.iter().any(|line| line.contains("Claim")));
+    }
+
+    #[test]
+    fn the_fingerprint_is_shown_when_there_is_one() {
+        let with = Status { fingerprint: Some("AA:BB".into()), ..status() };
+        assert!(lines(Ok(with)).contains(&"Certificate fingerprint: AA:BB".to_owned()));
+        assert!(!lines(Ok(status())).iter().any(|line| line.contains("ingerprint")));
+    }
+
+    #[test]
+    fn after_an_admin_reset_the_code_and_the_way_are_shown() {
+        let reset = Status { claim_code: None, reset_code: Some("JKLM-NPQR".into()), admins: vec!["ada".into()], ..status() };
+        let lines = lines(Ok(reset));
+        assert!(lines.contains(&"Password reset code: JKLM-NPQR".to_owned()) && lines.contains(&"Admins: ada".to_owned()));
+        assert!(lines.iter().any(|line| line.contains("/ui/login/reset")));
     }
 
     #[test]
@@ -154,24 +264,49 @@ mod tests {
     fn a_silent_agent_is_told_with_what_to_do() {
         let silent = lines(Err(Silence::NotThere));
         assert!(silent.iter().any(|line| line.contains("not answering: it is not running")));
-        assert!(silent.iter().any(|line| line.contains("restart the machine")));
-        let early = View { version: "1.0", status: Err(Silence::NotThere), recovery: None, uptime: Duration::from_secs(1) }.lines();
+        assert!(silent.iter().any(|line| line.contains("menu works without the agent")));
+        let status = Err(Silence::NotThere);
+        let early = View { uptime: Duration::from_secs(1), ..view(&status) }.lines();
         assert!(early.iter().any(|line| line.starts_with("Starting")));
     }
 
     #[test]
     fn an_unreadable_state_says_that_nothing_was_erased() {
-        let recovery = Some("warden.recovery=state\nThe state partition cannot be read: bad block\n".to_owned());
-        let lines = View { version: "1.0", status: Err(Silence::NotThere), recovery, uptime: Duration::ZERO }.lines();
+        let status = Err(Silence::NotThere);
+        let recovery = Some("warden.recovery=state\nThe state partition cannot be read: bad block\n");
+        let lines = View { recovery, uptime: Duration::ZERO, ..view(&status) }.lines();
         assert!(lines.contains(&"The state partition cannot be read: bad block".to_owned()));
         assert!(lines.iter().any(|line| line.starts_with("Nothing was erased")));
         assert!(!lines.iter().any(|line| line.starts_with("Starting")));
     }
 
     #[test]
-    fn a_serial_log_gets_no_cursor_commands() {
-        assert_eq!(Paper::of_terminal("tty1"), Paper::Screen);
-        assert_eq!(Paper::of_terminal("ttyS0"), Paper::Roll);
-        assert!(!Paper::Roll.draw(&["a".into()]).contains('\x1b'));
+    fn a_small_terminal_shows_the_question_whole_and_says_what_it_hides() {
+        let models = (0..12).map(|number| Model { name: format!("m{number}"), state: "running".into() }).collect();
+        let many = Ok(Status { models, ..status() });
+        let state = State::Confirm { choice: Choice::FactoryWipe, typed: "er".into(), wrong: false };
+        let frame = frame(&view(&many), &state, Size { width: 40, height: 20 });
+        assert!(frame.status.last().unwrap().ends_with("more lines)"));
+        assert!(frame.dialog.iter().any(|line| line.contains("erase")));
+        assert_eq!(frame.prompt.as_deref(), Some("er"));
+    }
+
+    #[test]
+    fn the_menu_marks_one_line_and_numbers_all() {
+        for items in [MENU, MODELS] {
+            let (lines, _) = dialog(&State::List { items, marked: 1 });
+            assert_eq!(lines.iter().filter(|line| line.starts_with('>')).count(), 1);
+            assert!(lines[1].starts_with("> 2"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_wider_than_the_terminal_and_no_letter_is_lost(text in "[a-z \u{e9}]{0,300}", width in 20usize..120) {
+            let rows = wrap(&text, width);
+            prop_assert!(rows.iter().all(|row| row.chars().count() <= width));
+            let letters = |text: &str| text.chars().filter(|letter| *letter != ' ').collect::<String>();
+            prop_assert_eq!(rows.iter().map(|row| letters(row)).collect::<String>(), letters(&text));
+        }
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use zbus::Connection;
 
 use crate::places::Places;
+use crate::reset::record::is_id;
+use crate::reset::scope::{Asker, Scope, allow};
 use crate::verb::{Activation, Refusal};
 
 /// Name on the system bus.
@@ -32,6 +34,16 @@ pub enum Error {
     Revoked(String),
     /// See [`Refusal::BadGpu`].
     BadGpu(String),
+    /// See [`Refusal::BadScope`].
+    BadScope(String),
+    /// See [`Refusal::BadReset`].
+    BadReset(String),
+    /// See [`Refusal::NotYours`].
+    NotYours(String),
+    /// See [`Refusal::ScreenOnly`].
+    ScreenOnly(String),
+    /// See [`Refusal::NoResets`].
+    NoResets(String),
     /// See [`Refusal::Io`].
     Io(String),
 }
@@ -45,6 +57,11 @@ impl From<Refusal> for Error {
             Refusal::NoSuchPack(_) => Self::NoSuchPack(sentence),
             Refusal::Revoked(_) => Self::Revoked(sentence),
             Refusal::BadGpu(_) => Self::BadGpu(sentence),
+            Refusal::BadScope(_) => Self::BadScope(sentence),
+            Refusal::BadReset(_) => Self::BadReset(sentence),
+            Refusal::NotYours(_) => Self::NotYours(sentence),
+            Refusal::ScreenOnly(_) => Self::ScreenOnly(sentence),
+            Refusal::NoResets => Self::NoResets(sentence),
             Refusal::Io(_) => Self::Io(sentence),
         }
     }
@@ -81,6 +98,58 @@ impl Helper {
         }
         tracing::info!(replica = wish.replica(), digest = wish.digest(), changed, "engine pack activated");
         Ok(())
+    }
+
+    /// Writes down a reset that the next start follows, once, and returns its id. `scope` is `network`, `admin` or `factory`;
+    /// `keep_models` counts for `factory`. A later wish takes the place of one that still waits. Nothing is restarted.
+    async fn request_reset(
+        &self,
+        #[zbus(connection)] bus: &Connection,
+        #[zbus(header)] header: zbus::message::Header<'_>,
+        scope: &str,
+        keep_models: bool,
+    ) -> Result<String, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let asker = self.asker(bus, &header).await?;
+        let scope = Scope::read(scope, keep_models)?;
+        allow(asker, scope)?;
+        let record = {
+            let _turn = self.one_at_a_time.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            self.places.desk.ask(scope, asker, crate::random())?
+        };
+        tracing::warn!(id = record.id, scope = scope.word(), ?asker, keep_models, "a reset waits for the next start");
+        Ok(record.id)
+    }
+
+    /// Says that the agent did its part of the admin reset of this id. An id that waits for nothing is fine.
+    async fn confirm_reset(
+        &self,
+        #[zbus(connection)] bus: &Connection,
+        #[zbus(header)] header: zbus::message::Header<'_>,
+        id: &str,
+    ) -> Result<(), Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.asker(bus, &header).await? != Asker::Agent {
+            return Err(Refusal::NotYours("confirming a reset").into());
+        }
+        if !is_id(id) {
+            return Err(Refusal::BadReset(id.chars().take(80).collect()).into());
+        }
+        let _turn = self.one_at_a_time.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(self.places.desk.confirm(id)?)
+    }
+}
+
+impl Helper {
+    /// Who is behind a call, by the word of the bus itself.
+    async fn asker(&self, bus: &Connection, header: &zbus::message::Header<'_>) -> Result<Asker, Error> {
+        let sender = header.sender().ok_or(Refusal::NotYours("a call without a sender"))?;
+        let uid = zbus::fdo::DBusProxy::new(bus)
+            .await?
+            .get_connection_unix_user(sender.clone().into())
+            .await
+            .map_err(|error| Error::Io(format!("the bus does not say who is calling: {error}; try again")))?;
+        Ok(self.places.askers.who(uid)?)
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
+use crate::reset::desk::Desk;
+use crate::reset::scope::Askers;
 use crate::verb::{Activation, Refusal, is_revoked};
 
 /// Where packs, names and unit settings are.
@@ -23,6 +25,10 @@ pub struct Places {
     pub engines: PathBuf,
     /// Unit settings that last until the next start of the machine.
     pub units: PathBuf,
+    /// Where resets wait.
+    pub desk: Desk,
+    /// The users who may ask for one.
+    pub askers: Askers,
 }
 
 impl Places {
@@ -35,6 +41,8 @@ impl Places {
             roots: PathBuf::from("/run/warden/root"),
             engines: PathBuf::from("/run/warden-engine"),
             units: PathBuf::from("/run/systemd/system"),
+            desk: Desk::appliance(),
+            askers: Askers::APPLIANCE,
         }
     }
 
@@ -127,6 +135,8 @@ mod tests {
             roots: made("roots"),
             engines: made("engines"),
             units: made("units"),
+            desk: Desk { state: top.path().join("state"), product: top.path().join("product") },
+            askers: Askers::APPLIANCE,
         };
         fs::write(places.packs.join(format!("{DIGEST}.raw")), b"pack").unwrap();
         (top, places)

@@ -25,6 +25,23 @@ pub enum Refusal {
     /// A GPU is not named by its number.
     #[error("the GPU {0:?} must be a number of 1 to 3 digits")]
     BadGpu(String),
+    /// What is to be reset has no such name.
+    #[error("there is no reset {0:?}; it is network, admin or factory")]
+    BadScope(String),
+    /// The id is not one of a reset.
+    #[error("{0:?} is not the id of a reset: 32 hexadecimal digits in lower case")]
+    BadReset(String),
+    /// The caller is not one for whom this verb is.
+    #[error("{0} is not for this user; the local screen and the agent may")]
+    NotYours(&'static str),
+    /// The reset is offered where somebody stands at the machine only.
+    #[error("the {0} reset can only be asked for at the local screen of the machine")]
+    ScreenOnly(&'static str),
+    /// The start of the machine has not looked at resets, so that none could be followed.
+    #[error(
+        "no reset can be taken now: the state partition is not in use, or this start did not finish its own check; restart the machine and try again"
+    )]
+    NoResets,
     /// A file or the system manager did not do what was needed.
     #[error("{0}")]
     Io(String),

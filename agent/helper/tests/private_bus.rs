@@ -11,6 +11,10 @@ use std::time::Duration;
 
 use warden_helper::bus::{self, NAME, PATH};
 use warden_helper::places::Places;
+use warden_helper::reset::consumer::{World, run};
+use warden_helper::reset::desk::{Desk, REQUEST};
+use warden_helper::reset::record::Record;
+use warden_helper::reset::scope::{Askers, Scope};
 use zbus::Connection;
 use zbus::connection::Builder;
 
@@ -78,6 +82,8 @@ impl Bench {
             roots: made("roots"),
             engines: made("engines"),
             units: made("units"),
+            desk: Desk { state: made("state"), product: top.path().join("product") },
+            askers: Askers { screen: u32::MAX, agent: u32::MAX },
         };
         fs::write(places.packs.join(format!("{DIGEST}.raw")), b"pack").unwrap();
         let client = bus.builder().build().await.unwrap();
@@ -147,4 +153,77 @@ async fn an_idle_helper_gives_its_name_back_and_ends() {
     let bench = Bench::new().await;
     let service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), service.until_idle(Duration::from_millis(50))).await.unwrap().unwrap();
+}
+
+impl Bench {
+    /// A start of the machine: the consumer looks at what waits.
+    fn start(&self) {
+        let mut number = 0;
+        let mut world = World {
+            data: &self.top.path().join("data"),
+            data_is_there: &mut || true,
+            random: &mut || {
+                number += 1;
+                [number; 16]
+            },
+            say: &mut |_| {},
+            step: &mut |_| Ok(()),
+        };
+        run(&self.places.desk, &mut world).unwrap();
+    }
+
+    async fn ask(&self, scope: &str) -> Result<String, String> {
+        match self.client.call_method(Some(NAME), PATH, Some(NAME), "RequestReset", &(scope, true)).await {
+            Ok(answer) => Ok(answer.body().deserialize().unwrap()),
+            Err(zbus::Error::MethodError(name, sentence, _)) => Err(format!("{name}: {}", sentence.unwrap_or_default())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn as_user(&mut self, screen: bool) {
+        let own = nix::unistd::getuid().as_raw();
+        self.places.askers = Askers { screen: if screen { own } else { u32::MAX }, agent: if screen { u32::MAX } else { own } };
+    }
+}
+
+#[tokio::test]
+async fn the_screen_s_wish_waits_for_the_next_start_and_an_early_one_is_refused() {
+    let mut bench = Bench::new().await;
+    bench.as_user(true);
+    fs::create_dir(bench.places.desk.folder()).unwrap();
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    assert!(bench.ask("network").await.unwrap_err().contains("Error.NoResets"));
+    bench.start();
+    let id = bench.ask("network").await.unwrap();
+    let waiting = Record::parse(&fs::read_to_string(bench.places.desk.folder().join(REQUEST)).unwrap()).unwrap();
+    assert_eq!((waiting.id.as_str(), waiting.scope), (id.as_str(), Scope::Network));
+    assert!(bench.ask("everything").await.unwrap_err().contains("Error.BadScope"));
+}
+
+#[tokio::test]
+async fn the_agent_may_ask_for_a_factory_reset_only_and_confirm_an_admin_one() {
+    let mut bench = Bench::new().await;
+    fs::create_dir(bench.places.desk.folder()).unwrap();
+    bench.start();
+    bench.places.desk.ask(Scope::Admin, warden_helper::reset::scope::Asker::Screen, [5; 16]).unwrap();
+    bench.start();
+    let handed = bench.places.desk.journal().unwrap().unwrap().handed().unwrap().record.id.clone();
+    bench.as_user(false);
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    for scope in ["admin", "network"] {
+        assert!(bench.ask(scope).await.unwrap_err().contains("Error.ScreenOnly"), "{scope}");
+    }
+    bench.ask("factory").await.unwrap();
+    bench.client.call_method(Some(NAME), PATH, Some(NAME), "ConfirmReset", &handed.as_str()).await.unwrap();
+    assert!(bench.places.desk.journal().unwrap().unwrap().handed().is_none());
+}
+
+#[tokio::test]
+async fn nobody_else_may_ask_for_a_reset() {
+    let bench = Bench::new().await;
+    fs::create_dir(bench.places.desk.folder()).unwrap();
+    bench.start();
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    assert!(bench.ask("factory").await.unwrap_err().contains("Error.NotYours"));
+    assert!(!bench.places.desk.folder().join(REQUEST).exists());
 }

@@ -41,6 +41,8 @@ impl Binaries {
     /// The programs of `/usr/lib/warden` with their names there.
     pub(crate) fn for_root(&self) -> Vec<(PathBuf, &'static str)> {
         let mut all: Vec<_> = DYNAMIC.iter().map(|name| (self.dynamic.join(name), *name)).collect();
+        // A second program of the helper's package.
+        all.push((self.dynamic.join("warden-reset"), "warden-reset"));
         all.push((self.fixed.join("warden-launch"), "warden-launch"));
         all
     }

@@ -12,6 +12,7 @@ const BUDGETS: &[(&str, f64)] = &[
     ("warden-engine@.service", 3.5),
     ("warden-helper.service", 5.0),
     ("warden-console@.service", 5.0),
+    ("warden-reset.service", 5.0),
     ("warden-confirm.service", 5.0),
 ];
 
