@@ -25,6 +25,7 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 use tower::ServiceExt;
+use warden_access::http::LocalAddress;
 use warden_domain::{Problem, ProblemKind};
 
 use crate::config::Listen;
@@ -102,7 +103,10 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, mut stop: watch::R
         match accepted {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
-                let service = router.clone().layer(axum::Extension(ConnectInfo(peer)));
+                let mut service = router.clone().layer(axum::Extension(ConnectInfo(peer)));
+                if let Ok(local) = stream.local_addr() {
+                    service = service.layer(axum::Extension(LocalAddress(local.ip())));
+                }
                 spawn_connection(stream, service, &graceful, permit, cut.clone(), HEADER_TIMEOUT);
             }
             Err(error) => {

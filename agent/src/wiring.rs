@@ -16,6 +16,12 @@ use warden_domain::{Problem, change::Changes, engine::Engines, model::StateWord,
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
 use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
 use warden_models::{Models, ModelsConfig};
+use warden_platform::{
+    bus::Bus,
+    names::NamesRoom,
+    network::{NetworkParts, NetworkRoom},
+    time::TimeRoom,
+};
 use warden_serving::{ServingParts, ServingRoom};
 use warden_store::Store;
 
@@ -72,7 +78,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         loopback_only: address.is_some_and(|a| a.ip().is_loopback()),
         version: VERSION,
     };
-    let router = router(&config, &access, &models, &serving, &engines, &changes, &gateway, &flights);
+    let place = place(&config, &store, &changes, source.port);
+    let router = router(&config, &access, &models, &serving, &engines, &changes, &gateway, &flights, &place);
     let (stop, stopped) = watch::channel(false);
     let (cut, cut_seen) = watch::channel(false);
     let mut servers = JoinSet::new();
@@ -120,6 +127,28 @@ fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Probl
     })
 }
 
+/// The box's place on a network: ports, name, clock.
+struct Place {
+    network: Arc<NetworkRoom>,
+    names: Arc<NamesRoom>,
+    time: Arc<TimeRoom>,
+}
+
+fn place(config: &Config, store: &Store, changes: &Changes, port: u16) -> Place {
+    let bus = Arc::new(Bus::default());
+    Place {
+        network: NetworkRoom::start(NetworkParts {
+            bus: bus.clone(),
+            store: store.clone(),
+            changes: changes.clone(),
+            state_dir: config.state_dir.clone(),
+            console_url: Arc::new(move |ip| status::url(ip, port)),
+        }),
+        names: NamesRoom::start(bus.clone(), store.clone(), changes.clone(), status::host_name()),
+        time: TimeRoom::start(bus, store.clone(), changes.clone()),
+    }
+}
+
 #[allow(clippy::too_many_arguments, reason = "wiring names every room once")]
 fn router(
     config: &Config,
@@ -130,6 +159,7 @@ fn router(
     changes: &Changes,
     gateway: &Arc<Gateway>,
     flights: &Arc<FlightTable>,
+    place: &Place,
 ) -> Router {
     let api = warden_api::router(warden_api::ApiParts {
         accounts: access.clone(),
@@ -139,6 +169,9 @@ fn router(
         engines: engines.clone(),
         changes: changes.clone(),
         gateway: gateway.clone(),
+        network: place.network.clone(),
+        names: place.names.clone(),
+        time: place.time.clone(),
         version: VERSION,
     });
     let web = warden_web::router(warden_web::WebParts {
@@ -150,7 +183,9 @@ fn router(
         flights: flights.clone(),
         changes: changes.clone(),
         version: VERSION,
-        box_name: status::host_name(),
+        network: place.network.clone(),
+        names: place.names.clone(),
+        time: place.time.clone(),
         dev: cfg!(debug_assertions),
         profile: match config.profile {
             Profile::Dev => warden_web::Profile::Dev,

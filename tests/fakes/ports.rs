@@ -5,6 +5,9 @@
 #![allow(dead_code, reason = "each user of this file needs another part of it")]
 #![allow(clippy::unwrap_used, reason = "test code: a poisoned lock is a failed test")]
 
+#[path = "network.rs"]
+pub mod network;
+
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
@@ -69,6 +72,8 @@ pub struct World {
     pub memory: Arc<Mutex<Memory>>,
     /// Its board of news.
     pub changes: Changes,
+    /// Its network, name and clock.
+    pub place: Arc<network::Place>,
 }
 
 impl World {
@@ -79,7 +84,7 @@ impl World {
             load_takes: Some(Duration::ZERO),
             ..Memory::default()
         };
-        Self { memory: Arc::new(Mutex::new(memory)), changes: Changes::new() }
+        Self { memory: Arc::new(Mutex::new(memory)), changes: Changes::new(), place: Arc::default() }
     }
 
     /// A claimed box with the admin `ada` signed in under `COOKIE`.

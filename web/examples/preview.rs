@@ -44,7 +44,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         flights: ports.clone(),
         changes: ports.changes.clone(),
         version: "0.1.0",
-        box_name: "warden-7f3a".to_owned(),
+        network: ports.place.clone(),
+        names: ports.place.clone(),
+        time: ports.place.clone(),
         profile: Profile::Dev,
         dev: true,
     };

@@ -39,7 +39,10 @@ use warden_domain::{
     engine::Engines,
     key::Keys,
     model::Registry,
+    names::Names,
+    network::Network,
     replica::{InFlight, Serving},
+    time::Time,
 };
 
 /// What the agent runs as; decides what the pages may claim about the machine.
@@ -70,8 +73,12 @@ pub struct WebParts {
     pub changes: Changes,
     /// Version of the agent.
     pub version: &'static str,
-    /// Name of this box, as people see it in the strip.
-    pub box_name: String,
+    /// Wired ports.
+    pub network: Arc<dyn Network>,
+    /// The name of this box, as people see it in the strip.
+    pub names: Arc<dyn Names>,
+    /// Its clock.
+    pub time: Arc<dyn Time>,
     /// Where it runs.
     pub profile: Profile,
     /// True in development builds: `/ui/kit` is there.

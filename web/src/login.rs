@@ -83,7 +83,7 @@ fn show(web: &Web, look: Look, username: &str, next: &str, refused: Option<&Prob
     let password = Field::password("password", t.login_password, "current-password");
     let login = Login {
         page: Shell::door(web, look, "/ui/login", t.login_title),
-        lead: t.login_lead(&web.box_name),
+        lead: t.login_lead(web.names.present()),
         refusal: refused.map(|problem| words(problem, t)),
         fields: if username.is_empty() { vec![user.focus(), password] } else { vec![user, password.focus()] },
         next: respond::own_path(next).to_owned(),

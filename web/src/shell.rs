@@ -73,7 +73,7 @@ impl Shell {
             t: look.lang.text(),
             theme: look.theme,
             title: title.to_owned(),
-            box_name: web.box_name.clone(),
+            box_name: web.names.present(),
             version: web.version,
             csrf: String::new(),
             user: String::new(),

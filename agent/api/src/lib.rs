@@ -7,11 +7,13 @@ mod chat;
 mod events;
 mod health;
 mod models;
+mod network;
 mod openapi;
 mod packs;
 mod roles;
 mod session;
 mod setup;
+mod time;
 mod tokens;
 
 use std::sync::Arc;
@@ -25,7 +27,10 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 use warden_access::http::ProblemResponse;
-use warden_domain::{Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, key::Keys, model::Registry, replica::Serving};
+use warden_domain::{
+    Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, key::Keys, model::Registry, names::Names, network::Network,
+    replica::Serving, time::Time,
+};
 use warden_gateway::Gateway;
 
 /// The ports the API works through.
@@ -45,6 +50,12 @@ pub struct ApiParts {
     pub changes: Changes,
     /// For the console's own chat.
     pub gateway: Arc<Gateway>,
+    /// Wired ports.
+    pub network: Arc<dyn Network>,
+    /// The name of the box.
+    pub names: Arc<dyn Names>,
+    /// Its clock.
+    pub time: Arc<dyn Time>,
     /// Version of the agent.
     pub version: &'static str,
 }
@@ -70,6 +81,13 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(packs::list))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
+        .routes(routes!(network::show))
+        .routes(routes!(network::change))
+        .routes(routes!(network::confirm))
+        .routes(routes!(network::undo))
+        .routes(routes!(network::set_hostname))
+        .routes(routes!(time::show, time::configure))
+        .routes(routes!(time::set_clock))
         .split_for_parts();
     let text: Arc<str> = openapi::written(&description).into();
     router

@@ -10,7 +10,7 @@ use warden_domain::{
 pub enum Change {
     /// Load or unload a model.
     Run,
-    /// Register or forget models; make or revoke keys.
+    /// Register or forget models; make or revoke keys; settings of the box: network, name, clock.
     Manage,
 }
 

@@ -24,6 +24,7 @@ async fn the_description_lists_every_path_and_no_other() {
     paths.sort();
     let expected = [
         "DELETE /api/models/{id}",
+        "DELETE /api/network/change",
         "DELETE /api/tokens/{id}",
         "GET /api/auth/session",
         "GET /api/csrf",
@@ -32,8 +33,10 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/models/candidates",
         "GET /api/models/{id}",
         "GET /api/models/{id}/logs",
+        "GET /api/network",
         "GET /api/packs",
         "GET /api/setup/state",
+        "GET /api/time",
         "GET /api/tokens",
         "GET /api/tokens/{id}",
         "GET /healthz",
@@ -43,8 +46,13 @@ async fn the_description_lists_every_path_and_no_other() {
         "POST /api/models",
         "POST /api/models/{id}/load",
         "POST /api/models/{id}/unload",
+        "POST /api/network/confirm",
         "POST /api/setup/claim",
+        "POST /api/time/clock",
         "POST /api/tokens",
+        "PUT /api/network/hostname",
+        "PUT /api/network/interfaces/{name}",
+        "PUT /api/time",
     ];
     assert_eq!(paths, expected);
 }
@@ -242,4 +250,57 @@ async fn the_pages_fallback_and_the_api_fit_into_one_router() {
     let merged = script::router(&world).merge(axum::Router::new().fallback(|| async { "page" }));
     let answer = Script::signed_in(&world).through(merged, "/api/nope").await;
     assert_eq!(answer.code(), "not_found");
+}
+
+#[tokio::test]
+async fn a_network_change_answers_with_the_way_to_confirm_it_and_a_plan_changes_nothing() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let wanted = json!({"ipv4": {"method": "static", "address": "192.168.1.50", "prefix": 24, "gateway": "192.168.1.1"}});
+    let plan = script.put("/api/network/interfaces/eth0?plan=1", &wanted).await;
+    assert_eq!(plan.status, 200);
+    assert_eq!(plan.json["console_urls"], json!(["http://192.168.1.50:8080/ui/"]));
+    assert_eq!(script.get("/api/network").await.json["pending"], json!(null));
+    let begun = script.put("/api/network/interfaces/eth0?confirm=60s", &wanted).await;
+    assert_eq!(begun.status, 202);
+    let token = begun.json["token"].as_str().unwrap().to_owned();
+    assert_eq!(begun.json["confirm_urls"], json!([format!("http://192.168.1.50:8080/ui/network/confirm?token={token}")]));
+    let nobody = Script::anonymous(&world);
+    assert_eq!(nobody.post("/api/network/confirm", &json!({"token": "guess"})).await.status, 404);
+    let kept = nobody.post("/api/network/confirm", &json!({"token": token})).await;
+    assert_eq!((kept.status, &kept.json["kept"]), (200, &json!(true)), "the browser has no session on the new address");
+}
+
+#[tokio::test]
+async fn network_name_and_clock_are_an_admins_business() {
+    let world = World::claimed();
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Operator);
+    let script = Script::signed_in(&world);
+    for (path, body) in [
+        ("/api/network/interfaces/eth0", json!({})),
+        ("/api/network/hostname", json!({"hostname": "a"})),
+        ("/api/time", json!({"mode": "manual"})),
+    ] {
+        assert_eq!(script.put(path, &body).await.status, 403, "{path}");
+    }
+    assert_eq!(script.delete("/api/network/change").await.status, 403);
+    assert_eq!(Script::anonymous(&world).get("/api/network").await.status, 401);
+}
+
+#[tokio::test]
+async fn settings_with_a_misspelt_field_or_a_bad_address_are_refused_by_name() {
+    let script = Script::signed_in(&World::claimed());
+    for (body, word) in [
+        (json!({"ipv4": {"method": "static", "adress": "1.2.3.4", "prefix": 24}}), "adress"),
+        (json!({"ipv4": {"method": "static", "address": "1.2.3.400", "prefix": 24}}), "IPv4"),
+        (json!({"ipv4": {"method": "bootp"}}), "bootp"),
+    ] {
+        let refused = script.put("/api/network/interfaces/eth0", &body).await;
+        assert_eq!(refused.status, 422);
+        assert!(refused.message().contains(word), "{}", refused.message());
+    }
+    let name = script.put("/api/network/hostname", &json!({"hostname": "a b"})).await;
+    assert_eq!((name.status, name.code()), (422, "invalid_value".to_owned()));
+    let clock = script.post("/api/time/clock", &json!({"now": "2026-11-30T12:00:00Z"})).await;
+    assert_eq!(clock.status, 409);
 }

@@ -16,6 +16,8 @@ pub enum Topic {
     Engines,
     /// Setup was completed.
     Setup,
+    /// Addresses, name, clock: changed, tried, undone.
+    Network,
 }
 
 /// The bulletin board of the agent; cheap to clone.

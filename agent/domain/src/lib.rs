@@ -10,10 +10,13 @@ pub mod engine;
 pub mod ids;
 pub mod key;
 pub mod model;
+pub mod names;
+pub mod network;
 pub mod problem;
 pub mod replica;
 pub mod secret;
 pub mod steps;
+pub mod time;
 pub mod units;
 pub mod usage;
 

@@ -1,1 +1,6 @@
 //! Network, storage, time, names and power of the appliance: typed D-Bus proxies, pure planners, thin drivers.
+
+pub mod bus;
+pub mod names;
+pub mod network;
+pub mod time;

@@ -76,8 +76,8 @@ fn show(web: &Web, look: Look, code: &str, username: &str, refused: Option<&Prob
         page: Shell::door(web, look, "/ui/setup", t.setup_claim_title),
         step: 1,
         lead: match web.profile {
-            Profile::Appliance => t.setup_claim_lead(&web.box_name),
-            Profile::Dev => t.setup_claim_lead_dev(&web.box_name),
+            Profile::Appliance => t.setup_claim_lead(web.names.present()),
+            Profile::Dev => t.setup_claim_lead_dev(web.names.present()),
         },
         refusal: refused.map(|problem| words(problem, t)),
         fields: vec![

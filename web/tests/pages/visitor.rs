@@ -134,7 +134,9 @@ impl Browser {
             flights: ports.clone(),
             changes: ports.changes.clone(),
             version: "0.0.0-test",
-            box_name: "test-box".to_owned(),
+            network: ports.place.clone(),
+            names: ports.place.clone(),
+            time: ports.place.clone(),
             profile: Profile::Dev,
             dev: self.dev,
         };

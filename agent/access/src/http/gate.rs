@@ -20,12 +20,12 @@ use super::{
     cookie,
     hosts::HostRules,
     origin,
-    visitor::{OverTls, Visitor},
+    visitor::{LocalAddress, OverTls, Visitor},
 };
 
-/// Calls that prove themselves by what is in their body and make a session of their own: an old session in the browser must not
+/// Calls that prove themselves by what is in their body (a password, a code, a one-time token): an old session in the browser must not
 /// stand in their way.
-const WITHOUT_PROOF: [&str; 2] = ["/api/auth/login", "/api/setup/claim"];
+const WITHOUT_PROOF: [&str; 4] = ["/api/auth/login", "/api/setup/claim", "/api/network/confirm", "/ui/network/confirm"];
 
 struct Gate {
     accounts: Arc<dyn Accounts>,
@@ -85,7 +85,8 @@ async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -
     }
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |c| c.0.ip().to_canonical());
     let secure = request.extensions().get::<OverTls>().is_some();
-    request.extensions_mut().insert(Visitor { principal, client: ClientAddr(client), secure });
+    let local = request.extensions().get::<LocalAddress>().map(|local| local.0.to_canonical());
+    request.extensions_mut().insert(Visitor { principal, client: ClientAddr(client), secure, local });
     next.run(request).await
 }
 

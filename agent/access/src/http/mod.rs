@@ -14,4 +14,4 @@ pub use answer::ProblemResponse;
 pub use cookie::{COOKIE, expired_cookie, presented as presented_cookie, session_cookie};
 pub use gate::protect;
 pub use hosts::{HostRules, OwnAddress};
-pub use visitor::{OverTls, SignedIn, Visitor};
+pub use visitor::{LocalAddress, OverTls, SignedIn, Visitor};

@@ -1,5 +1,7 @@
 //! Who is asking, as handlers get it.
 
+use std::net::IpAddr;
+
 use axum::{extract::FromRequestParts, http::request::Parts};
 use warden_domain::{
     Problem, ProblemKind,
@@ -12,6 +14,11 @@ use super::ProblemResponse;
 #[derive(Clone, Copy, Debug)]
 pub struct OverTls;
 
+/// The address of this box on which a connection came in. A listener puts it into a request's extensions; without it the address counts
+/// as unknown.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalAddress(pub IpAddr);
+
 /// Whoever sent this request, signed in or not. An extractor.
 #[derive(Clone, Debug)]
 pub struct Visitor {
@@ -21,6 +28,8 @@ pub struct Visitor {
     pub client: ClientAddr,
     /// Whether the connection is TLS, and cookies must be `Secure`.
     pub secure: bool,
+    /// The address of this box on which the connection came in, when it is known.
+    pub local: Option<IpAddr>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Visitor {

@@ -79,6 +79,9 @@ pub fn router(world: &World) -> Router {
         engines: ports.clone(),
         changes: world.changes.clone(),
         gateway: Gateway::new(parts, GatewayLimits::default()),
+        network: world.place.clone(),
+        names: world.place.clone(),
+        time: world.place.clone(),
         version: "0.0.0-test",
     })
 }
@@ -103,6 +106,10 @@ impl Script {
 
     pub async fn get(&self, path: &str) -> Answer {
         self.send(router(&self.world), "GET", path, Body::empty()).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send(router(&self.world), "PUT", path, Body::from(body.to_string())).await
     }
 
     pub async fn delete(&self, path: &str) -> Answer {
