@@ -9,9 +9,11 @@ mod health;
 mod models;
 mod openapi;
 mod packs;
+mod recovery;
 mod roles;
 mod session;
 mod setup;
+mod system;
 mod tokens;
 
 use std::sync::Arc;
@@ -25,7 +27,17 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 use warden_access::http::ProblemResponse;
-use warden_domain::{Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, key::Keys, model::Registry, replica::Serving};
+use warden_domain::{
+    Problem, ProblemKind,
+    access::Accounts,
+    change::Changes,
+    engine::Engines,
+    key::Keys,
+    machine::Machine,
+    model::Registry,
+    recovery::{Audit, Recovery},
+    replica::Serving,
+};
 use warden_gateway::Gateway;
 
 /// The ports the API works through.
@@ -33,6 +45,12 @@ use warden_gateway::Gateway;
 pub struct ApiParts {
     /// Accounts and sessions.
     pub accounts: Arc<dyn Accounts>,
+    /// The password reset.
+    pub recovery: Arc<dyn Recovery>,
+    /// The record of deeds.
+    pub audit: Arc<dyn Audit>,
+    /// Power and resets of the machine.
+    pub machine: Arc<dyn Machine>,
     /// Inference keys.
     pub keys: Arc<dyn Keys>,
     /// Registered models.
@@ -59,6 +77,11 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(session::logout))
         .routes(routes!(session::who))
         .routes(routes!(session::csrf))
+        .routes(routes!(recovery::state, recovery::reset))
+        .routes(routes!(system::show))
+        .routes(routes!(system::reboot))
+        .routes(routes!(system::power_off))
+        .routes(routes!(system::factory_reset))
         .routes(routes!(models::list, models::register))
         .routes(routes!(models::candidates))
         .routes(routes!(models::show, models::remove))

@@ -1,1 +1,5 @@
 //! Network, storage, time, names and power of the appliance: typed D-Bus proxies, pure planners, thin drivers.
+
+mod machine;
+
+pub use machine::ApplianceMachine;

@@ -13,6 +13,7 @@ mod ledger;
 pub mod models;
 pub mod moment;
 mod schema;
+pub mod recovery;
 pub mod sessions;
 pub mod settings;
 mod store;

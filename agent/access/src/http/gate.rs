@@ -25,7 +25,7 @@ use super::{
 
 /// Calls that prove themselves by what is in their body and make a session of their own: an old session in the browser must not
 /// stand in their way.
-const WITHOUT_PROOF: [&str; 2] = ["/api/auth/login", "/api/setup/claim"];
+const WITHOUT_PROOF: [&str; 3] = ["/api/auth/login", "/api/auth/reset", "/api/setup/claim"];
 
 struct Gate {
     accounts: Arc<dyn Accounts>,
