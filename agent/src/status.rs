@@ -8,6 +8,7 @@ use serde::Serialize;
 use warden_domain::{
     access::Accounts,
     model::{Registry, StateWord},
+    recovery::Recovery,
     replica::Serving,
 };
 
@@ -19,6 +20,8 @@ pub struct LocalStatus {
     addresses: Vec<IpAddr>,
     console_urls: Vec<String>,
     claim_code: Option<String>,
+    reset_code: Option<String>,
+    admins: Vec<String>,
     health: &'static str,
     sentences: Vec<String>,
     models: Vec<LocalModel>,
@@ -36,6 +39,8 @@ pub struct LocalModel {
 pub struct StatusSource {
     /// For the claim code.
     pub accounts: Arc<dyn Accounts>,
+    /// For the code of an open password reset.
+    pub recovery: Arc<dyn Recovery>,
     /// For the models' names.
     pub registry: Arc<dyn Registry>,
     /// For their states.
@@ -59,6 +64,8 @@ impl StatusSource {
                 None
             }
         };
+        let reset_code = self.recovery.reset_code().await.map(|code| code.expose().clone());
+        let admins = if reset_code.is_some() { self.recovery.admin_names().await.unwrap_or_default() } else { Vec::new() };
         let mut models = Vec::new();
         match self.registry.list().await {
             Ok(list) => {
@@ -84,6 +91,8 @@ impl StatusSource {
             console_urls: addresses.iter().map(|ip| url(*ip, self.port)).collect(),
             addresses,
             claim_code,
+            reset_code,
+            admins,
             health: if sentences.is_empty() { "ok" } else { "degraded" },
             sentences,
             models,

@@ -12,11 +12,19 @@ use tokio::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
 use warden_access::{Access, http::HostRules};
-use warden_domain::{Problem, change::Changes, engine::Engines, model::StateWord, replica::Serving};
+use warden_domain::{
+    Problem,
+    change::Changes,
+    engine::Engines,
+    machine::{Machine, NotOurs},
+    model::StateWord,
+    replica::Serving,
+};
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
 use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
 use warden_models::{Models, ModelsConfig};
 use warden_platform::{
+    ApplianceMachine,
     bus::Bus,
     names::NamesRoom,
     network::{NetworkParts, NetworkRoom},
@@ -26,7 +34,7 @@ use warden_serving::{ServingParts, ServingRoom};
 use warden_store::Store;
 
 use crate::{
-    claim_folders,
+    admin_reset, claim_folders,
     config::{Config, Listen, Profile},
     console_socket, listeners, seed,
     status::{self, StatusSource},
@@ -50,6 +58,11 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let ledger = store.ledger(&changes);
     let access = Access::open(store.clone(), changes.clone()).await?;
     seed::apply(&config.state_dir, &store, &access).await;
+    let machine: Arc<dyn Machine> = match config.profile {
+        Profile::Dev => Arc::new(NotOurs),
+        Profile::Appliance => Arc::new(ApplianceMachine::default()),
+    };
+    admin_reset::apply(machine.as_ref(), access.as_ref()).await;
     let models =
         Models::new(store.clone(), ModelsConfig { models_dir: config.models_dir(), allowed_roots: config.model_roots.clone() }, changes.clone());
     let engines = engines(&config, &changes)?;
@@ -72,6 +85,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let address = sockets.first().and_then(|s| s.local_addr().ok());
     let source = StatusSource {
         accounts: access.clone(),
+        recovery: access.clone(),
         registry: models.clone(),
         serving: serving.clone(),
         port: address.map_or(8080, |a| a.port()),
@@ -79,7 +93,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         version: VERSION,
     };
     let place = place(&config, &store, &changes, source.port);
-    let router = router(&config, &access, &models, &serving, &engines, &changes, &gateway, &flights, &place);
+    let router = router(&config, &access, &machine, &models, &serving, &engines, &changes, &gateway, &flights, &place);
     let (stop, stopped) = watch::channel(false);
     let (cut, cut_seen) = watch::channel(false);
     let mut servers = JoinSet::new();
@@ -153,6 +167,7 @@ fn place(config: &Config, store: &Store, changes: &Changes, port: u16) -> Place 
 fn router(
     config: &Config,
     access: &Arc<Access>,
+    machine: &Arc<dyn Machine>,
     models: &Arc<Models>,
     serving: &Arc<ServingRoom>,
     engines: &Arc<dyn Engines>,
@@ -163,6 +178,9 @@ fn router(
 ) -> Router {
     let api = warden_api::router(warden_api::ApiParts {
         accounts: access.clone(),
+        recovery: access.clone(),
+        audit: access.clone(),
+        machine: machine.clone(),
         keys: access.clone(),
         registry: models.clone(),
         serving: serving.clone(),
@@ -176,6 +194,9 @@ fn router(
     });
     let web = warden_web::router(warden_web::WebParts {
         accounts: access.clone(),
+        recovery: access.clone(),
+        audit: access.clone(),
+        machine: machine.clone(),
         keys: access.clone(),
         registry: models.clone(),
         serving: serving.clone(),

@@ -8,9 +8,7 @@ use warden_domain::{
     Problem, ProblemKind, Secret, clock,
     ids::AccountId,
     names::{NameDocument, Names},
-    network::{
-        Assigned, Begun, ChangeRequest, Interface, InterfaceConfig, LastChange, LinkState, Network, NetworkDocument, NetworkPlan, Pending,
-    },
+    network::{Assigned, Begun, ChangeRequest, Interface, InterfaceConfig, LastChange, LinkState, Network, NetworkDocument, NetworkPlan, Pending},
     time::{Time, TimeConfig, TimeDocument, TimeState},
 };
 
@@ -40,7 +38,16 @@ impl Default for Place {
             search: vec![],
             config: Some(InterfaceConfig::default()),
         };
-        let eth1 = Interface { name: "eth1".into(), state: LinkState::NoCable, speed_mbit: None, addresses: vec![], gateways: vec![], dns: vec![], config: None, ..eth0.clone() };
+        let eth1 = Interface {
+            name: "eth1".into(),
+            state: LinkState::NoCable,
+            speed_mbit: None,
+            addresses: vec![],
+            gateways: vec![],
+            dns: vec![],
+            config: None,
+            ..eth0.clone()
+        };
         Self {
             document: Mutex::new(NetworkDocument { unavailable: None, interfaces: vec![eth0, eth1], pending: None, last: None }),
             name: Mutex::new(None),

@@ -25,7 +25,9 @@ use warden_domain::{
     engine::{EngineKind, EnginePack, Engines, Launch, Observation, PackState, ReplicaPlan},
     ids::{AccountId, KeyId, ModelId, ReplicaId},
     key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey},
+    machine::{Machine, Power},
     model::{Candidate, Model, ModelConfig, ModelFacts, ModelState, NewModel, Registry, ReplicaState, StateReason, StateWord},
+    recovery::{Audit, Recovery},
     replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
     units::{Bytes, Tokens},
     usage::UsageTotals,
@@ -61,6 +63,10 @@ pub struct Memory {
     pub logs: HashMap<ModelId, Vec<String>>,
     /// What the next changing call answers instead, once.
     pub fail_next: Option<Problem>,
+    /// The code of an open password reset.
+    pub reset_code: Option<String>,
+    /// What was asked of the machine, and what was noted about it.
+    pub deeds: Vec<String>,
     /// Time a load takes; `None` = it stays loading.
     pub load_takes: Option<Duration>,
 }
@@ -286,6 +292,71 @@ impl Accounts for World {
 
     async fn session(&self, cookie: &str) -> Result<Option<Principal>, Problem> {
         Ok(self.session_of(cookie))
+    }
+}
+
+#[async_trait]
+impl Recovery for World {
+    async fn reset_code(&self) -> Option<Secret<String>> {
+        self.memory.lock().unwrap().reset_code.clone().map(Secret::new)
+    }
+
+    async fn admin_names(&self) -> Result<Vec<String>, Problem> {
+        Ok(self.memory.lock().unwrap().account.iter().map(|(name, _, _)| name.clone()).collect())
+    }
+
+    async fn open_reset(&self, _: &str) -> Result<bool, Problem> {
+        self.memory.lock().unwrap().reset_code = Some(CLAIM_CODE.to_owned());
+        Ok(true)
+    }
+
+    async fn reset_password(&self, _: ClientAddr, code: &str, username: &str, password: &Secret<String>) -> Result<NewSession, Problem> {
+        self.failing()?;
+        {
+            let mut memory = self.memory.lock().unwrap();
+            let Some(right) = memory.reset_code.clone() else { return Err(Problem::new(ProblemKind::Conflict, "No password reset is open.")) };
+            if code != right {
+                return Err(Problem::new(ProblemKind::Forbidden, "This is not the reset code.").hint("Look at the screen.").param("reset_code"));
+            }
+            memory.reset_code = None;
+            memory.account = Some((username.to_owned(), password.expose().clone(), Role::Admin));
+        }
+        Ok(self.begin_session())
+    }
+}
+
+#[async_trait]
+impl Audit for World {
+    async fn note(&self, by: &Principal, action: &'static str, subject: Option<String>, outcome: &'static str) -> Result<(), Problem> {
+        self.memory.lock().unwrap().deeds.push(format!("{} {action} {} {outcome}", by.username, subject.unwrap_or_default()));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Machine for World {
+    fn offered(&self) -> bool {
+        true
+    }
+
+    async fn power(&self, power: Power) -> Result<(), Problem> {
+        self.failing()?;
+        self.memory.lock().unwrap().deeds.push(format!("{power:?}"));
+        Ok(())
+    }
+
+    async fn request_factory_reset(&self, keep_models: bool) -> Result<String, Problem> {
+        self.failing()?;
+        self.memory.lock().unwrap().deeds.push(format!("factory keep_models={keep_models}"));
+        Ok("00112233445566778899aabbccddeeff".to_owned())
+    }
+
+    async fn handed_admin_reset(&self) -> Option<String> {
+        None
+    }
+
+    async fn confirm_admin_reset(&self, _: &str) -> Result<(), Problem> {
+        Ok(())
     }
 }
 

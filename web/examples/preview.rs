@@ -37,6 +37,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ports = Arc::new(world);
     let parts = WebParts {
         accounts: ports.clone(),
+        recovery: ports.clone(),
+        audit: ports.clone(),
+        machine: ports.clone(),
         keys: ports.clone(),
         registry: ports.clone(),
         serving: ports.clone(),

@@ -21,9 +21,11 @@ mod model;
 mod models;
 mod needs;
 mod refusal;
+mod reset;
 mod respond;
 mod setup;
 mod shell;
+mod system;
 mod visit;
 mod wording;
 
@@ -38,9 +40,11 @@ use warden_domain::{
     change::Changes,
     engine::Engines,
     key::Keys,
+    machine::Machine,
     model::Registry,
     names::Names,
     network::Network,
+    recovery::{Audit, Recovery},
     replica::{InFlight, Serving},
     time::Time,
 };
@@ -59,6 +63,12 @@ pub enum Profile {
 pub struct WebParts {
     /// Accounts, claim and sessions.
     pub accounts: Arc<dyn Accounts>,
+    /// The password reset.
+    pub recovery: Arc<dyn Recovery>,
+    /// The record of deeds.
+    pub audit: Arc<dyn Audit>,
+    /// Power and resets of the machine.
+    pub machine: Arc<dyn Machine>,
     /// Inference keys.
     pub keys: Arc<dyn Keys>,
     /// Registered models.
@@ -96,6 +106,7 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui", get(respond::to_start))
         .route("/ui/", get(home::page))
         .route("/ui/login", get(login::page).post(login::submit))
+        .route("/ui/login/reset", get(reset::page).post(reset::submit))
         .route("/ui/logout", post(login::leave))
         .route("/ui/look", post(look::choose))
         .route("/ui/setup", get(setup::claim::page).post(setup::claim::submit))
@@ -113,6 +124,10 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/keys/new", get(keys::new))
         .route("/ui/keys/{id}/revoke", get(keys::ask_revoke).post(keys::revoke))
         .route("/ui/chat", get(chat::page))
+        .route("/ui/system", get(system::page))
+        .route("/ui/system/reboot", get(system::ask_reboot).post(system::reboot))
+        .route("/ui/system/power-off", get(system::ask_off).post(system::off))
+        .route("/ui/system/factory-reset", get(system::ask_factory).post(system::factory))
         .route("/ui/live/home", get(live::home))
         .route("/ui/live/models", get(live::models))
         .route("/ui/live/models/{id}", get(live::model))

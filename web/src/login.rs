@@ -30,6 +30,8 @@ struct Login {
     refusal: Option<(String, String)>,
     fields: Vec<Field>,
     next: String,
+    /// A password reset is open.
+    reset: bool,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +47,7 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, look: Look,
     }
     match web.accounts.setup_state().await {
         Ok(setup) if !setup.done => respond::go(&headers, "/ui/setup"),
-        Ok(_) => show(&web, look, "", &to.next, None),
+        Ok(_) => show(&web, look, "", &to.next, None).await,
         Err(problem) => refuse(&web, look, &headers, &problem),
     }
 }
@@ -73,11 +75,11 @@ pub(crate) async fn submit(State(web): State<Web>, look: Look, visitor: Visitor,
             response.headers_mut().append(header::SET_COOKIE, session_cookie(&session, visitor.secure));
             response
         }
-        Err(problem) => show(&web, look, &given.username, &given.next, Some(&problem)),
+        Err(problem) => show(&web, look, &given.username, &given.next, Some(&problem)).await,
     }
 }
 
-fn show(web: &Web, look: Look, username: &str, next: &str, refused: Option<&Problem>) -> Response {
+async fn show(web: &Web, look: Look, username: &str, next: &str, refused: Option<&Problem>) -> Response {
     let t = look.lang.text();
     let user = Field::text("username", t.login_user).value(username).autocomplete("username");
     let password = Field::password("password", t.login_password, "current-password");
@@ -87,6 +89,7 @@ fn show(web: &Web, look: Look, username: &str, next: &str, refused: Option<&Prob
         refusal: refused.map(|problem| words(problem, t)),
         fields: if username.is_empty() { vec![user.focus(), password] } else { vec![user, password.focus()] },
         next: respond::own_path(next).to_owned(),
+        reset: web.recovery.reset_code().await.is_some(),
     };
     let status = refused.map_or(StatusCode::OK, status);
     let mut response = respond::html(status, &login);

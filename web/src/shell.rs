@@ -48,6 +48,7 @@ const NAV: &[NavRow] = &[
     ("/ui/models", "models", |t| t.nav_models),
     ("/ui/chat", "chat", |t| t.nav_chat),
     ("/ui/keys", "keys", |t| t.nav_keys),
+    ("/ui/system", "system", |t| t.nav_system),
 ];
 
 impl Shell {

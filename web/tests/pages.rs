@@ -48,6 +48,10 @@ const PAGES: &[&str] = &[
     "/ui/keys/new",
     "/ui/keys/key_app/revoke",
     "/ui/chat",
+    "/ui/system",
+    "/ui/system/reboot",
+    "/ui/system/power-off",
+    "/ui/system/factory-reset",
     "/ui/setup/model",
     "/ui/setup/model/mdl_coming",
     "/ui/setup/model/mdl_tiny",
@@ -271,4 +275,60 @@ async fn unknown_pages_and_models_are_told_with_a_way_back() {
 #[tokio::test]
 async fn the_specimen_page_stays_out_of_release_builds() {
     assert_eq!(Browser::signed_in(&furnished()).release().get("/ui/kit").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_restart_asks_first_and_says_what_ends() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    let question = browser.get("/ui/system/reboot").await;
+    assert!(question.text.contains("Restart the machine?") && question.text.contains("request"));
+    assert!(world.memory.lock().unwrap().deeds.is_empty());
+    let going = browser.post("/ui/system/reboot", "").await;
+    assert_eq!(going.status, 202);
+    assert!(going.text.contains("data-going=\"reboot\""));
+    let deeds = world.memory.lock().unwrap().deeds.clone();
+    assert!(deeds[0].contains("system.reboot") && deeds[1] == "Reboot", "{deeds:?}");
+}
+
+#[tokio::test]
+async fn a_factory_reset_needs_its_word_and_keeps_models_unless_told() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    let wrong = browser.post("/ui/system/factory-reset", "models=remove&confirm=yes").await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text.contains("Nothing was changed") && wrong.text.contains("value=\"remove\" checked"));
+    assert!(world.memory.lock().unwrap().deeds.is_empty());
+    assert_eq!(browser.post("/ui/system/factory-reset", "confirm=Reset").await.status, 202);
+    assert_eq!(world.memory.lock().unwrap().deeds[0], "factory keep_models=true");
+}
+
+#[tokio::test]
+async fn a_viewer_is_told_who_may_restart_and_cannot() {
+    let world = furnished();
+    if let Some(account) = world.memory.lock().unwrap().account.as_mut() {
+        account.2 = Role::Viewer;
+    }
+    let browser = Browser::signed_in(&world).htmx();
+    assert!(browser.get("/ui/system").await.text.contains("Ask an admin"));
+    for path in ["/ui/system/reboot", "/ui/system/power-off", "/ui/system/factory-reset"] {
+        assert_eq!(browser.post(path, "confirm=reset").await.status, 403, "{path}");
+    }
+    assert!(world.memory.lock().unwrap().deeds.is_empty());
+}
+
+#[tokio::test]
+async fn the_way_to_a_new_password_is_shown_only_while_a_reset_is_open() {
+    let world = furnished();
+    let browser = Browser::anonymous(&world);
+    assert!(!browser.get("/ui/login").await.text.contains("/ui/login/reset"));
+    assert!(browser.get("/ui/login/reset").await.text.contains("No password reset is open"));
+    world.memory.lock().unwrap().reset_code = Some(CLAIM_CODE.to_owned());
+    assert!(browser.get("/ui/login").await.text.contains("/ui/login/reset"));
+    let wrong = browser.post("/ui/login/reset", "reset_code=NO&username=ada&password=a+long+enough+password").await;
+    assert_eq!(wrong.status, 403);
+    let done = browser.post("/ui/login/reset", &format!("reset_code={CLAIM_CODE}&username=ada&password=a+long+enough+password")).await;
+    assert_eq!(done.status, 303);
+    let inside = Browser::with_cookie(&world, &done.header("set-cookie"));
+    assert_eq!(inside.get("/ui/").await.status, 200);
 }

@@ -162,7 +162,7 @@ impl Access {
 }
 
 /// A session about to be stored.
-struct Fresh {
+pub(crate) struct Fresh {
     cookie: Secret<String>,
     csrf: Secret<String>,
     now: jiff::Timestamp,
@@ -170,12 +170,12 @@ struct Fresh {
 }
 
 impl Fresh {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = clock::now();
         Self { cookie: Secret::new(token::random_text()), csrf: Secret::new(token::random_text()), now, expires_at: now + SESSION }
     }
 
-    fn opened(&self, account: &Account) -> NewSession {
+    pub(crate) fn opened(&self, account: &Account) -> NewSession {
         NewSession {
             cookie: self.cookie.clone(),
             expires_at: self.expires_at,
@@ -183,7 +183,7 @@ impl Fresh {
         }
     }
 
-    fn insert(&self, tx: &warden_store::rusqlite::Transaction<'_>, account: &Account) -> Result<(), StoreError> {
+    pub(crate) fn insert(&self, tx: &warden_store::rusqlite::Transaction<'_>, account: &Account) -> Result<(), StoreError> {
         sessions::insert(tx, &token::digest(self.cookie.expose()), &account.id, self.csrf.expose(), self.now, self.expires_at)
     }
 }
@@ -195,7 +195,7 @@ fn replace_code(tx: &warden_store::rusqlite::Transaction<'_>, code: &str) -> Res
     settings::set(tx, CLAIM_SETTING, code)
 }
 
-fn audited(action: &'static str, account: Option<&Account>, outcome: &'static str) -> AuditRow {
+pub(crate) fn audited(action: &'static str, account: Option<&Account>, outcome: &'static str) -> AuditRow {
     AuditRow { at: clock::now(), account: account.map(|a| a.id.clone()), action, subject: account.map(|a| a.username.clone()), outcome }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     claim::Claim,
     keyring::{Held, snapshot},
     password::Hasher,
+    recovery::CODE_SETTING,
     slowdown::{Network, Slowdown},
 };
 
@@ -27,6 +28,8 @@ pub struct Access {
     pub(crate) hasher: Hasher,
     /// The claim in force; `None` once an admin exists.
     pub(crate) claim: Arc<Mutex<Option<Claim>>>,
+    /// The code of an open password reset; `None` while none is open.
+    pub(crate) reset: Arc<Mutex<Option<Claim>>>,
     pub(crate) slowdown: Mutex<Slowdown>,
     /// What the hot path looks keys up in, by SHA-256 of the secret.
     pub(crate) keyring: Arc<ArcSwap<HashMap<[u8; 32], Held>>>,
@@ -62,12 +65,14 @@ impl Access {
                 Ok(Some(claim))
             })
             .await?;
+        let reset = store.read(|db| settings::get(db, CODE_SETTING)).await?.map(Claim::with);
         let entries = store.read(keys::entries).await?;
         Ok(Arc::new(Self {
             store,
             changes,
             hasher,
             claim: Arc::new(Mutex::new(claim)),
+            reset: Arc::new(Mutex::new(reset)),
             slowdown: Mutex::default(),
             keyring: Arc::new(ArcSwap::from_pointee(snapshot(entries))),
             key_changes: Arc::default(),

@@ -10,9 +10,11 @@ mod models;
 mod network;
 mod openapi;
 mod packs;
+mod recovery;
 mod roles;
 mod session;
 mod setup;
+mod system;
 mod time;
 mod tokens;
 
@@ -28,8 +30,18 @@ use axum::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 use warden_access::http::ProblemResponse;
 use warden_domain::{
-    Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, key::Keys, model::Registry, names::Names, network::Network,
-    replica::Serving, time::Time,
+    Problem, ProblemKind,
+    access::Accounts,
+    change::Changes,
+    engine::Engines,
+    key::Keys,
+    machine::Machine,
+    model::Registry,
+    names::Names,
+    network::Network,
+    recovery::{Audit, Recovery},
+    replica::Serving,
+    time::Time,
 };
 use warden_gateway::Gateway;
 
@@ -38,6 +50,12 @@ use warden_gateway::Gateway;
 pub struct ApiParts {
     /// Accounts and sessions.
     pub accounts: Arc<dyn Accounts>,
+    /// The password reset.
+    pub recovery: Arc<dyn Recovery>,
+    /// The record of deeds.
+    pub audit: Arc<dyn Audit>,
+    /// Power and resets of the machine.
+    pub machine: Arc<dyn Machine>,
     /// Inference keys.
     pub keys: Arc<dyn Keys>,
     /// Registered models.
@@ -70,6 +88,11 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(session::logout))
         .routes(routes!(session::who))
         .routes(routes!(session::csrf))
+        .routes(routes!(recovery::state, recovery::reset))
+        .routes(routes!(system::show))
+        .routes(routes!(system::reboot))
+        .routes(routes!(system::power_off))
+        .routes(routes!(system::factory_reset))
         .routes(routes!(models::list, models::register))
         .routes(routes!(models::candidates))
         .routes(routes!(models::show, models::remove))

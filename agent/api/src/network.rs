@@ -274,9 +274,9 @@ impl ChangeQuery {
     fn window(&self) -> Result<Duration, Problem> {
         let Some(text) = &self.confirm else { return Ok(CONFIRM_DEFAULT) };
         let seconds = text.strip_suffix('s').unwrap_or(text).parse::<u64>();
-        seconds.map(Duration::from_secs).map_err(|_| {
-            Problem::new(ProblemKind::Invalid, format!("`confirm` is a number of seconds such as 60, not {text:?}.")).param("confirm")
-        })
+        seconds
+            .map(Duration::from_secs)
+            .map_err(|_| Problem::new(ProblemKind::Invalid, format!("`confirm` is a number of seconds such as 60, not {text:?}.")).param("confirm"))
     }
 }
 

@@ -26,6 +26,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "DELETE /api/models/{id}",
         "DELETE /api/network/change",
         "DELETE /api/tokens/{id}",
+        "GET /api/auth/reset",
         "GET /api/auth/session",
         "GET /api/csrf",
         "GET /api/events",
@@ -36,18 +37,23 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/network",
         "GET /api/packs",
         "GET /api/setup/state",
+        "GET /api/system",
         "GET /api/time",
         "GET /api/tokens",
         "GET /api/tokens/{id}",
         "GET /healthz",
         "POST /api/auth/login",
         "POST /api/auth/logout",
+        "POST /api/auth/reset",
         "POST /api/chat/completions",
         "POST /api/models",
         "POST /api/models/{id}/load",
         "POST /api/models/{id}/unload",
         "POST /api/network/confirm",
         "POST /api/setup/claim",
+        "POST /api/system/factory-reset",
+        "POST /api/system/power-off",
+        "POST /api/system/reboot",
         "POST /api/time/clock",
         "POST /api/tokens",
         "PUT /api/network/hostname",
@@ -276,11 +282,9 @@ async fn network_name_and_clock_are_an_admins_business() {
     let world = World::claimed();
     world.edit(|m| m.account.as_mut().unwrap().2 = Role::Operator);
     let script = Script::signed_in(&world);
-    for (path, body) in [
-        ("/api/network/interfaces/eth0", json!({})),
-        ("/api/network/hostname", json!({"hostname": "a"})),
-        ("/api/time", json!({"mode": "manual"})),
-    ] {
+    for (path, body) in
+        [("/api/network/interfaces/eth0", json!({})), ("/api/network/hostname", json!({"hostname": "a"})), ("/api/time", json!({"mode": "manual"}))]
+    {
         assert_eq!(script.put(path, &body).await.status, 403, "{path}");
     }
     assert_eq!(script.delete("/api/network/change").await.status, 403);
@@ -303,4 +307,50 @@ async fn settings_with_a_misspelt_field_or_a_bad_address_are_refused_by_name() {
     assert_eq!((name.status, name.code()), (422, "invalid_value".to_owned()));
     let clock = script.post("/api/time/clock", &json!({"now": "2026-11-30T12:00:00Z"})).await;
     assert_eq!(clock.status, 409);
+}
+
+#[tokio::test]
+async fn a_restart_is_noted_before_it_happens_and_only_admins_may() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    assert_eq!(script.post("/api/system/reboot", &json!({})).await.status, 202);
+    assert_eq!(script.post("/api/system/power-off", &json!({})).await.status, 202);
+    let deeds = world.memory.lock().unwrap().deeds.clone();
+    assert!(deeds[0].contains("system.reboot") && deeds[1] == "Reboot" && deeds[3] == "Off", "{deeds:?}");
+    if let Some(account) = world.memory.lock().unwrap().account.as_mut() {
+        account.2 = Role::Operator;
+    }
+    for path in ["/api/system/reboot", "/api/system/power-off"] {
+        assert_eq!(script.post(path, &json!({})).await.status, 403, "{path}");
+    }
+    assert_eq!(script.post("/api/system/factory-reset", &json!({"confirm": "reset", "keep_models": true})).await.status, 403);
+    assert_eq!(world.memory.lock().unwrap().deeds.len(), 4);
+}
+
+#[tokio::test]
+async fn a_factory_reset_needs_its_word_and_says_what_stays() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let unconfirmed = script.post("/api/system/factory-reset", &json!({"confirm": "yes", "keep_models": false})).await;
+    assert_eq!((unconfirmed.status, unconfirmed.code()), (422, "invalid_value".to_owned()));
+    assert!(world.memory.lock().unwrap().deeds.is_empty());
+    let going = script.post("/api/system/factory-reset", &json!({"confirm": "reset", "keep_models": false})).await;
+    assert_eq!(going.status, 202);
+    assert_eq!(going.json["reset"], "00112233445566778899aabbccddeeff");
+    let deeds = world.memory.lock().unwrap().deeds.clone();
+    assert_eq!((deeds[0].as_str(), deeds[2].as_str()), ("factory keep_models=false", "Reboot"));
+}
+
+#[tokio::test]
+async fn a_password_reset_is_open_only_after_one_at_the_machine() {
+    let world = World::claimed();
+    let script = Script::anonymous(&world);
+    let body = json!({"reset_code": CLAIM_CODE, "username": "ada", "password": "a long enough password"});
+    assert_eq!(script.get("/api/auth/reset").await.json, json!({"open": false}));
+    assert_eq!(script.post("/api/auth/reset", &body).await.status, 409);
+    world.memory.lock().unwrap().reset_code = Some(CLAIM_CODE.to_owned());
+    assert_eq!(script.get("/api/auth/reset").await.json, json!({"open": true}));
+    let done = script.post("/api/auth/reset", &body).await;
+    assert_eq!(done.status, 200);
+    assert!(done.json["csrf"].is_string());
 }

@@ -12,6 +12,7 @@ pub mod keys;
 mod ledger;
 pub mod models;
 pub mod moment;
+pub mod recovery;
 mod schema;
 pub mod sessions;
 pub mod settings;

@@ -28,8 +28,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    const ALL: [Purpose; 6] =
-        [Purpose::Boot, Purpose::StickAddon, Purpose::TestAddon, Purpose::Platform, Purpose::Packs, Purpose::Updates];
+    const ALL: [Purpose; 6] = [Purpose::Boot, Purpose::StickAddon, Purpose::TestAddon, Purpose::Platform, Purpose::Packs, Purpose::Updates];
 
     fn name(self) -> &'static str {
         match self {

@@ -66,11 +66,8 @@ fn fill_esp(shop: &Workshop, sealed: &Sealed, boot: &BootFiles, esp: &Path) -> D
         files::copy(test, &esp.join("EFI/BOOT/BOOTX64.EFI.extra.d/test.addon.efi"), 0o644)?;
         files::copy(test, &esp.join("install/test.addon.efi"), 0o644)?;
     }
-    let manifest = Manifest {
-        version: shop.version().to_owned(),
-        root_bytes: files::length(&sealed.image)?,
-        root_sha256: files::sha256(&sealed.image)?,
-    };
+    let manifest =
+        Manifest { version: shop.version().to_owned(), root_bytes: files::length(&sealed.image)?, root_sha256: files::sha256(&sealed.image)? };
     let text = serde_json::to_string_pretty(&manifest).map_err(|e| Fault::refused(MANIFEST, e.to_string(), "report it"))?;
     files::write(&esp.join(MANIFEST), text + "\n")
 }

@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn a_stick_starts_the_installer_and_nothing_of_a_disk() {
-        let stick = line("").replace("warden.mode=appliance root=PARTLABEL=warden-root-a rauc.slot=a", "warden.mode=install root=PARTLABEL=stick-root");
+        let stick =
+            line("").replace("warden.mode=appliance root=PARTLABEL=warden-root-a rauc.slot=a", "warden.mode=install root=PARTLABEL=stick-root");
         assert_eq!(parse(&stick, false).unwrap().start, Start::Installer);
         assert_eq!(parse(&format!("{stick} rauc.slot=a"), false), Err(Refusal::Slot));
         assert_eq!(parse(&stick.replace("stick-root", "warden-root-a"), false), Err(Refusal::Value("root")));

@@ -155,7 +155,12 @@ pub fn parse(bytes: &[u8]) -> Result<Answer, Bad> {
         None => None,
         Some(admin) => {
             check("admin.username", &admin.username, is_username, "use 1 to 64 of a-z, A-Z, 0-9, '.', '_', '-' and '@'")?;
-            check("admin.password_hash", &admin.password_hash, is_phc, "give the Argon2id hash as a PHC string, $argon2id$v=19$…; never the password itself")?;
+            check(
+                "admin.password_hash",
+                &admin.password_hash,
+                is_phc,
+                "give the Argon2id hash as a PHC string, $argon2id$v=19$…; never the password itself",
+            )?;
             Some(Admin { username: admin.username, password_hash: admin.password_hash })
         }
     };

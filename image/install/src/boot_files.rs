@@ -135,7 +135,15 @@ mod tests {
 
     fn stick() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        for name in [KERNEL, "install/slot-a.addon.efi", "install/slot-b.addon.efi", "install/systemd-boot.efi", "install/keys/PK.auth", "install/keys/KEK.auth", "install/keys/db.auth"] {
+        for name in [
+            KERNEL,
+            "install/slot-a.addon.efi",
+            "install/slot-b.addon.efi",
+            "install/systemd-boot.efi",
+            "install/keys/PK.auth",
+            "install/keys/KEK.auth",
+            "install/keys/db.auth",
+        ] {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, name).unwrap();

@@ -21,7 +21,9 @@ pub enum Refusal {
         here: String,
     },
     /// More than one fits.
-    #[error("{count} disks have the {what} {wanted} ({names}), so it does not say which one to erase; name the disk by its {other}, or detach the others")]
+    #[error(
+        "{count} disks have the {what} {wanted} ({names}), so it does not say which one to erase; name the disk by its {other}, or detach the others"
+    )]
     Ambiguous {
         /// `serial` or `WWN`.
         what: &'static str,
@@ -59,7 +61,9 @@ pub enum Refusal {
         needs: String,
     },
     /// It was installed from this answer before.
-    #[error("{disk} carries the installation {id} already, nothing was changed; remove the stick, or set reinstall = true to erase the disk and install again")]
+    #[error(
+        "{disk} carries the installation {id} already, nothing was changed; remove the stick, or set reinstall = true to erase the disk and install again"
+    )]
     Done {
         /// The disk.
         disk: String,

@@ -131,7 +131,8 @@ impl Work<'_> {
         tools::check_fat(&format!("/dev/{}", parts.esp))?;
         tools::check_ext4(&format!("/dev/{}", parts.state))?;
         let esp = Mounted::new(&parts.esp, "vfat", "esp", false)?;
-        let differs = boot_files::difference(job.boot, esp.path(), pairs).map_err(|error| disk_fault(job.disk, "reading the boot files back", &error))?;
+        let differs =
+            boot_files::difference(job.boot, esp.path(), pairs).map_err(|error| disk_fault(job.disk, "reading the boot files back", &error))?;
         esp.close()?;
         if let Some(file) = differs {
             return Err(damaged(job.disk, &file.display().to_string()));

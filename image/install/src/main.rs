@@ -52,13 +52,8 @@ impl Bench {
         let manifest = Manifest::read(boot.path()).map_err(|e| said(&e))?;
         let layout = Layout::read(Path::new(layout::FOLDER)).map_err(|e| said(&e))?;
         // The variables are the firmware's; without them nothing is said about it.
-        let posture = match nix::mount::mount(
-            Some("efivarfs"),
-            secureboot::VARIABLES,
-            Some("efivarfs"),
-            nix::mount::MsFlags::MS_RDONLY,
-            None::<&str>,
-        ) {
+        let posture = match nix::mount::mount(Some("efivarfs"), secureboot::VARIABLES, Some("efivarfs"), nix::mount::MsFlags::MS_RDONLY, None::<&str>)
+        {
             Ok(()) | Err(nix::errno::Errno::EBUSY) => secureboot::read(Path::new(secureboot::VARIABLES)),
             Err(_) => Posture::Unknown,
         };
@@ -164,7 +159,9 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
             let (steps, result) = bench.install(screens, &disk, install_id.clone(), &answer.seed, enroll);
             let outcome = if result.is_ok() { Outcome::Installed } else { Outcome::Failed };
             let failure = result.err().map(|problem| problem.full_text());
-            let rest = (outcome == Outcome::Installed).then(|| std::str::from_utf8(bytes).ok().and_then(|text| answer::without_secrets(text).ok())).flatten();
+            let rest = (outcome == Outcome::Installed)
+                .then(|| std::str::from_utf8(bytes).ok().and_then(|text| answer::without_secrets(text).ok()))
+                .flatten();
             (bench.report(outcome, install_id, Some(&disk), Some(steps), failure), rest)
         }
     };

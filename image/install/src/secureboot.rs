@@ -44,9 +44,7 @@ impl Posture {
         match self {
             Self::SetupMode => "Secure Boot is in setup mode: the firmware can take the keys of LM Warden at the first start from the new disk.",
             Self::Ours => "Secure Boot is on and knows the keys of LM Warden.",
-            Self::Off => {
-                "Secure Boot is off; to use it, put the firmware into setup mode (clear its keys) and start this stick again."
-            }
+            Self::Off => "Secure Boot is off; to use it, put the firmware into setup mode (clear its keys) and start this stick again.",
             Self::Unknown => "The firmware does not tell how it stands with Secure Boot; LM Warden starts without it.",
         }
     }

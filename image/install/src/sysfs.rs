@@ -108,7 +108,8 @@ impl Kernel {
 }
 
 fn list(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|item| item.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|item| item.file_name().into_string().ok()).collect();
     names.sort();
     names
 }

@@ -58,8 +58,14 @@ impl Guest {
         if let crate::Boot::Direct(direct) = &machine.boot {
             binds.extend([direct.kernel.clone(), direct.initrd.clone()]);
         }
-        let run =
-            RunFiles { vars, overlays, console: run_dir.join("console.log"), line: sockets.path().join("line"), shell: sockets.path().join("shell"), qmp: sockets.path().join("qmp") };
+        let run = RunFiles {
+            vars,
+            overlays,
+            console: run_dir.join("console.log"),
+            line: sockets.path().join("line"),
+            shell: sockets.path().join("shell"),
+            qmp: sockets.path().join("qmp"),
+        };
         let log = run_dir.join("qemu.log");
         let said = File::create(&log).map_err(VmError::io("cannot write QEMU's log", &log))?;
         let also = said.try_clone().map_err(VmError::io("cannot write QEMU's log", &log))?;
@@ -75,9 +81,17 @@ impl Guest {
             .map_err(|source| VmError::Start { program: "QEMU".into(), source, way_out: "run `warden-image builder` first, as root" })?;
         let ready = connect(&run.qmp, &mut child, &log).and_then(|()| Qmp::connect(&run.qmp));
         match ready {
-            Ok(qmp) => {
-                Ok(Self { child, started, serial: SerialLog::at(run.console), qmp, line: run.line, typing: None, shell: run.shell, run_dir: run_dir.to_owned(), _sockets: sockets })
-            }
+            Ok(qmp) => Ok(Self {
+                child,
+                started,
+                serial: SerialLog::at(run.console),
+                qmp,
+                line: run.line,
+                typing: None,
+                shell: run.shell,
+                run_dir: run_dir.to_owned(),
+                _sockets: sockets,
+            }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -148,7 +148,14 @@ mod tests {
     use super::*;
 
     fn run() -> RunFiles {
-        RunFiles { vars: "/r/vars".into(), overlays: vec!["/r/a,b.qcow2".into()], console: "/r/c".into(), line: "/r/l".into(), shell: "/r/s".into(), qmp: "/r/q".into() }
+        RunFiles {
+            vars: "/r/vars".into(),
+            overlays: vec!["/r/a,b.qcow2".into()],
+            console: "/r/c".into(),
+            line: "/r/l".into(),
+            shell: "/r/s".into(),
+            qmp: "/r/q".into(),
+        }
     }
 
     #[test]
@@ -171,7 +178,8 @@ mod tests {
 
     #[test]
     fn drives_carry_their_serial_number_and_their_place_in_the_boot_order() {
-        let machine = Machine::from_drives(vec![Drive { boot_order: Some(1), ..Drive::new("/d", "TARGET") }, Drive { usb: true, ..Drive::new("/s", "STICK") }]);
+        let machine =
+            Machine::from_drives(vec![Drive { boot_order: Some(1), ..Drive::new("/d", "TARGET") }, Drive { usb: true, ..Drive::new("/s", "STICK") }]);
         let args = arguments(&machine, &run()).join(" ");
         assert!(args.contains("virtio-blk-pci,drive=drive0,serial=TARGET,bootindex=1"));
         assert!(args.contains("usb-storage,removable=on,drive=drive1,serial=STICK "));

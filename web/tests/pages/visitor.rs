@@ -127,6 +127,9 @@ impl Browser {
         let ports = Arc::new(self.world.clone());
         let parts = WebParts {
             accounts: ports.clone(),
+            recovery: ports.clone(),
+            audit: ports.clone(),
+            machine: ports.clone(),
             keys: ports.clone(),
             registry: ports.clone(),
             serving: ports.clone(),

@@ -25,7 +25,7 @@ use super::{
 
 /// Calls that prove themselves by what is in their body (a password, a code, a one-time token): an old session in the browser must not
 /// stand in their way.
-const WITHOUT_PROOF: [&str; 4] = ["/api/auth/login", "/api/setup/claim", "/api/network/confirm", "/ui/network/confirm"];
+const WITHOUT_PROOF: [&str; 5] = ["/api/auth/login", "/api/auth/reset", "/api/setup/claim", "/api/network/confirm", "/ui/network/confirm"];
 
 struct Gate {
     accounts: Arc<dyn Accounts>,

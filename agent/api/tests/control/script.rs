@@ -73,6 +73,9 @@ pub fn router(world: &World) -> Router {
     let parts = GatewayParts { keys: ports.clone(), serving: ports.clone(), ledger: Arc::new(NoLedger), flights: FlightTable::new() };
     warden_api::router(ApiParts {
         accounts: ports.clone(),
+        recovery: ports.clone(),
+        audit: ports.clone(),
+        machine: ports.clone(),
         keys: ports.clone(),
         registry: ports.clone(),
         serving: ports.clone(),

@@ -141,11 +141,7 @@ fn ipv6(address: Ipv6Addr, prefix: u8, gateway: Option<Ipv6Addr>) -> Result<(), 
         return Err(refused("ipv6.address", format!("{address} {why}; it cannot be the address of this box."), "Give an address of your network."));
     }
     if !(1..=127).contains(&prefix) {
-        return Err(refused(
-            "ipv6.prefix",
-            format!("The prefix /{prefix} makes no network with another machine in it."),
-            "Most networks use 64.",
-        ));
+        return Err(refused("ipv6.prefix", format!("The prefix /{prefix} makes no network with another machine in it."), "Most networks use 64."));
     }
     let Some(gateway) = gateway else { return Ok(()) };
     if gateway == address || gateway.is_unspecified() || gateway.is_multicast() || gateway.is_loopback() {
@@ -185,7 +181,11 @@ fn others(interface: &str, fixed: IpAddr, wanted: &InterfaceConfig, all: &[Inter
 
 fn names(wanted: &InterfaceConfig) -> Result<(), Problem> {
     if wanted.dns.len() > MOST_SERVERS {
-        return Err(refused("dns", format!("{} name servers are given; at most {MOST_SERVERS} are asked.", wanted.dns.len()), "Keep the first ones."));
+        return Err(refused(
+            "dns",
+            format!("{} name servers are given; at most {MOST_SERVERS} are asked.", wanted.dns.len()),
+            "Keep the first ones.",
+        ));
     }
     if let Some(bad) = wanted.dns.iter().find(|ip| ip.is_unspecified() || ip.is_multicast()) {
         return Err(refused("dns", format!("{bad} cannot be a name server."), "Give the address of one."));
@@ -200,7 +200,12 @@ fn names(wanted: &InterfaceConfig) -> Result<(), Problem> {
 }
 
 fn is_domain(text: &str) -> bool {
-    let label = |l: &str| (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') && !l.starts_with('-') && !l.ends_with('-');
+    let label = |l: &str| {
+        (1..=63).contains(&l.len())
+            && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !l.starts_with('-')
+            && !l.ends_with('-')
+    };
     text.len() <= 253 && text.split('.').all(label)
 }
 

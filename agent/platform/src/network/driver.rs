@@ -81,7 +81,9 @@ impl Driver {
         let devices: [ObjectPath<'_>; 1] = [device.as_ref()];
         match self.manager().await?.checkpoint_create(&devices, seconds, ROLLBACK_DELETES_NEW).await {
             Ok(path) => Ok(path),
-            Err(zbus::Error::MethodError(name, ..)) if name.ends_with("Checkpoint.Error.Rollback") || name.contains("OutstandingTimeout") => Err(busy()),
+            Err(zbus::Error::MethodError(name, ..)) if name.ends_with("Checkpoint.Error.Rollback") || name.contains("OutstandingTimeout") => {
+                Err(busy())
+            }
             Err(error) if error.to_string().contains("already included in checkpoint") => Err(busy()),
             Err(error) => Err(said(NAME, "remember the present settings, so nothing was changed", &error)),
         }
@@ -93,8 +95,10 @@ impl Driver {
         let outcomes = result.map_err(|e| said(NAME, "go back to the old settings", &e))?;
         match outcomes.values().find(|outcome| **outcome != 0) {
             None => Ok(()),
-            Some(outcome) => Err(Problem::new(ProblemKind::SystemService, format!("{NAME} could not bring the old settings back (result {outcome})."))
-                .hint("Look at the addresses; the local screen can reset the network.")),
+            Some(outcome) => {
+                Err(Problem::new(ProblemKind::SystemService, format!("{NAME} could not bring the old settings back (result {outcome})."))
+                    .hint("Look at the addresses; the local screen can reset the network."))
+            }
         }
     }
 

@@ -29,9 +29,7 @@ use warden_domain::{
     change::{Changes, Topic},
     clock,
     ids::AccountId,
-    network::{
-        Begun, CONFIRM_SECONDS, ChangeRequest, Interface, InterfaceConfig, LastChange, Network, NetworkDocument, NetworkPlan, Pending,
-    },
+    network::{Begun, CONFIRM_SECONDS, ChangeRequest, Interface, InterfaceConfig, LastChange, Network, NetworkDocument, NetworkPlan, Pending},
 };
 use warden_store::{
     Store,
@@ -202,8 +200,9 @@ impl NetworkRoom {
         let ports = self.seen().await?;
         let all: Vec<Interface> = ports.iter().map(|p| p.interface.clone()).collect();
         let Some(port) = ports.into_iter().find(|p| p.interface.name == interface) else {
-            return Err(Problem::new(ProblemKind::NotFound, format!("This box has no wired port {interface:?}."))
-                .hint("GET /api/network lists its ports."));
+            return Err(
+                Problem::new(ProblemKind::NotFound, format!("This box has no wired port {interface:?}.")).hint("GET /api/network lists its ports.")
+            );
         };
         if port.state == observe::UNMANAGED {
             return Err(Problem::new(ProblemKind::Conflict, format!("The network service leaves {interface} alone, so it cannot be changed here."))
@@ -222,9 +221,12 @@ impl NetworkRoom {
                 continue;
             }
             if let Some(mac) = duplicate::owner(v4).await {
-                return Err(Problem::new(ProblemKind::Conflict, format!("{address} is in use: the machine with the hardware address {mac} answers for it."))
-                    .hint("Give a free address, or take it from the other machine first.")
-                    .param("ipv4.address"));
+                return Err(Problem::new(
+                    ProblemKind::Conflict,
+                    format!("{address} is in use: the machine with the hardware address {mac} answers for it."),
+                )
+                .hint("Give a free address, or take it from the other machine first.")
+                .param("ipv4.address"));
             }
         }
         Ok(())
@@ -267,7 +269,8 @@ impl NetworkRoom {
         let sentence = if gone {
             "Nobody confirmed the change from its new address in time, so the old settings are back.".to_owned()
         } else {
-            "Nobody confirmed the change in time, and the network service has not said that the old settings are back. Look at the addresses.".to_owned()
+            "Nobody confirmed the change in time, and the network service has not said that the old settings are back. Look at the addresses."
+                .to_owned()
         };
         self.finish(&trial, false, sentence, "network.silence").await;
     }
@@ -343,8 +346,11 @@ impl Network for NetworkRoom {
 
     async fn confirm(&self, token: &str, arrived_on: Option<IpAddr>) -> Result<LastChange, Problem> {
         let late = || {
-            Problem::new(ProblemKind::NotFound, "This confirmation is not valid (any more): it was used, or its time is over and the old settings are back.")
-                .hint("Look at the network page and apply the change again.")
+            Problem::new(
+                ProblemKind::NotFound,
+                "This confirmation is not valid (any more): it was used, or its time is over and the old settings are back.",
+            )
+            .hint("Look at the network page and apply the change again.")
         };
         let trial = self.under_trial().ok_or_else(late)?;
         if !bool::from(trial.token.as_bytes().ct_eq(token.as_bytes())) {
@@ -365,8 +371,11 @@ impl Network for NetworkRoom {
             ports.iter().filter(|p| p.interface.name == trial.interface).flat_map(|p| p.interface.addresses.iter().map(|a| a.address)).collect();
         if !trial.doors.open(arrived_on, &present) {
             let where_to: Vec<String> = trial.doors.fixed.iter().chain(&present).map(|ip| (self.console_url)(*ip)).collect();
-            return Err(Problem::new(ProblemKind::Conflict, "The confirmation did not come in on the new address, so it does not show that the box can be reached there.")
-                .hint(format!("Open {} and confirm there.", where_to.first().map_or("the console at its new address", String::as_str))));
+            return Err(Problem::new(
+                ProblemKind::Conflict,
+                "The confirmation did not come in on the new address, so it does not show that the box can be reached there.",
+            )
+            .hint(format!("Open {} and confirm there.", where_to.first().map_or("the console at its new address", String::as_str))));
         }
         match self.keep(&trial).await {
             Ok(()) => Ok(self.finish(&trial, true, "The change was confirmed from its new address and is kept.".to_owned(), "network.confirm").await),
@@ -423,13 +432,8 @@ impl NetworkRoom {
         let settings = profile::build(base.as_ref(), &request.interface, &uuid, &request.wanted);
         let checkpoint = self.driver.checkpoint(&port.device, request.window).await?;
         let deadline = Instant::now() + request.window;
-        let record = TrialRecord {
-            interface: request.interface.clone(),
-            checkpoint: checkpoint.to_string(),
-            uuid,
-            boot: boot_id(),
-            begun: clock::now(),
-        };
+        let record =
+            TrialRecord { interface: request.interface.clone(), checkpoint: checkpoint.to_string(), uuid, boot: boot_id(), begun: clock::now() };
         let added = match self.remember(&record, &request.account).await {
             Ok(()) => self.driver.add(&settings).await,
             Err(problem) => Err(problem),
@@ -468,7 +472,13 @@ impl NetworkRoom {
         self.store
             .write(move |tx| {
                 settings::set(tx, TRIAL, &text)?;
-                let row = AuditRow { at: clock::now(), account: Some(account.clone()), action: "network.change", subject: Some(subject.clone()), outcome: "ok" };
+                let row = AuditRow {
+                    at: clock::now(),
+                    account: Some(account.clone()),
+                    action: "network.change",
+                    subject: Some(subject.clone()),
+                    outcome: "ok",
+                };
                 audit::insert(tx, &row)
             })
             .await?;

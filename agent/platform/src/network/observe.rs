@@ -115,7 +115,9 @@ fn fill(interface: &mut Interface, config: &Properties) {
     interface.gateways.extend(text(config, "Gateway").and_then(|g| g.parse::<IpAddr>().ok()));
     if let Some(list) = config.get("NameserverData") {
         let servers = dicts(list);
-        interface.dns.extend(servers.iter().filter_map(|one| if let Some(Variant::Str(ip)) = one.get("address") { ip.parse::<IpAddr>().ok() } else { None }));
+        interface
+            .dns
+            .extend(servers.iter().filter_map(|one| if let Some(Variant::Str(ip)) = one.get("address") { ip.parse::<IpAddr>().ok() } else { None }));
     } else if let Some(list) = config.get("Nameservers") {
         interface.dns.extend(raw_addresses(list));
     }
@@ -198,7 +200,10 @@ mod tests {
             ("Searches", owned(vec!["example.com"])),
         ]);
         Objects::from([
-            (path("/d/1"), HashMap::from([(DEVICE.to_owned(), device), (WIRED.to_owned(), of(vec![("Carrier", owned(carrier)), ("Speed", owned(0u32))]))])),
+            (
+                path("/d/1"),
+                HashMap::from([(DEVICE.to_owned(), device), (WIRED.to_owned(), of(vec![("Carrier", owned(carrier)), ("Speed", owned(0u32))]))]),
+            ),
             (path("/c/1"), HashMap::from([(IP4.to_owned(), ip4)])),
             (path("/a/1"), HashMap::from([(ACTIVE.to_owned(), of(vec![("Connection", owned(zbus::ObjectPath::try_from("/s/1").unwrap()))]))])),
             (path("/s/1"), HashMap::from([(PROFILE.to_owned(), Properties::new())])),
@@ -221,7 +226,14 @@ mod tests {
 
     #[test]
     fn states_keep_a_missing_cable_and_an_unmanaged_port_apart() {
-        for (state, carrier, word) in [(10, true, LinkState::Unmanaged), (20, false, LinkState::NoCable), (30, true, LinkState::Disconnected), (70, true, LinkState::Connecting), (120, true, LinkState::Failed), (0, true, LinkState::Unknown)] {
+        for (state, carrier, word) in [
+            (10, true, LinkState::Unmanaged),
+            (20, false, LinkState::NoCable),
+            (30, true, LinkState::Disconnected),
+            (70, true, LinkState::Connecting),
+            (120, true, LinkState::Failed),
+            (0, true, LinkState::Unknown),
+        ] {
             assert_eq!(ports(&listing(state, 1, carrier))[0].interface.state, word, "{state}");
         }
     }

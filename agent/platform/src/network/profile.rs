@@ -2,10 +2,7 @@
 //!
 //! A new profile is the old one with other addresses: what this document does not know (MTU, routes, wake-on-LAN) is carried over.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-};
+use std::{collections::HashMap, net::IpAddr};
 
 use warden_domain::network::{InterfaceConfig, Ipv4Config, Ipv6Config};
 use zbus::{OwnedVariant, Variant};
@@ -22,7 +19,17 @@ const LAST_PRIORITY: i32 = 900;
 
 /// Keys of the address sections that are written anew; the rest of a section stays.
 const REWRITTEN: [&str; 12] = [
-    "method", "addresses", "address-data", "address-labels", "gateway", "dns", "dns-data", "dns-search", "ignore-auto-dns", "may-fail", "dad-timeout",
+    "method",
+    "addresses",
+    "address-data",
+    "address-labels",
+    "gateway",
+    "dns",
+    "dns-data",
+    "dns-search",
+    "ignore-auto-dns",
+    "may-fail",
+    "dad-timeout",
     "never-default",
 ];
 
@@ -100,11 +107,8 @@ pub fn read(settings: &Settings) -> Option<InterfaceConfig> {
 pub fn build(base: Option<&Settings>, interface: &str, uuid: &str, wanted: &InterfaceConfig) -> Settings {
     let mut settings = base.cloned().unwrap_or_default();
     let before = Identity::of(&settings);
-    let priority = if before.is_ours() && before.priority >= FIRST_PRIORITY && before.priority < LAST_PRIORITY {
-        before.priority + 1
-    } else {
-        FIRST_PRIORITY
-    };
+    let priority =
+        if before.is_ours() && before.priority >= FIRST_PRIORITY && before.priority < LAST_PRIORITY { before.priority + 1 } else { FIRST_PRIORITY };
     let connection = settings.entry("connection".into()).or_default();
     // Bound to the seat of whoever made it, or to a bridge: not ours to carry over.
     for key in ["timestamp", "permissions", "read-only", "zone"] {

@@ -52,7 +52,11 @@ pub trait Profiles {
     ) -> zbus::Result<(OwnedObjectPath, HashMap<String, OwnedVariant>)>;
 }
 
-#[proxy(interface = "org.freedesktop.NetworkManager.Settings.Connection", default_service = "org.freedesktop.NetworkManager", assume_defaults = false)]
+#[proxy(
+    interface = "org.freedesktop.NetworkManager.Settings.Connection",
+    default_service = "org.freedesktop.NetworkManager",
+    assume_defaults = false
+)]
 pub trait Profile {
     fn get_settings(&self) -> zbus::Result<Settings>;
     fn update2(&self, settings: &Settings, flags: u32, args: &HashMap<&str, OwnedVariant>) -> zbus::Result<HashMap<String, OwnedVariant>>;

@@ -179,7 +179,10 @@ impl TimeRoom {
                 if let Some(text) = &text {
                     settings::set(tx, CONFIG, text)?;
                 }
-                audit::insert(tx, &AuditRow { at: clock::now(), account: Some(account.clone()), action, subject: Some(subject.clone()), outcome: "ok" })
+                audit::insert(
+                    tx,
+                    &AuditRow { at: clock::now(), account: Some(account.clone()), action, subject: Some(subject.clone()), outcome: "ok" },
+                )
             })
             .await?;
         self.changes.publish(Topic::Network);
@@ -194,8 +197,7 @@ impl Time for TimeRoom {
         match self.state().await {
             Ok(state) => TimeDocument { config, state, unavailable: None },
             Err(problem) => {
-                let state =
-                    TimeState { now: clock::now(), client_runs: None, synchronized: None, servers: None, server: None, hardware_clock: None };
+                let state = TimeState { now: clock::now(), client_runs: None, synchronized: None, servers: None, server: None, hardware_clock: None };
                 TimeDocument { config, state, unavailable: Some(problem.full_text()) }
             }
         }

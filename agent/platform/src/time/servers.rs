@@ -15,7 +15,9 @@ const LAST: &str = "2099-12-31T23:59:59Z";
 /// # Errors
 /// `Invalid`, naming the one that is none.
 pub fn check(servers: &[String]) -> Result<(), Problem> {
-    let refused = |message: String| Err(Problem::new(ProblemKind::Invalid, message).hint("Give names or addresses such as time.example.com or 192.168.1.1.").param("servers"));
+    let refused = |message: String| {
+        Err(Problem::new(ProblemKind::Invalid, message).hint("Give names or addresses such as time.example.com or 192.168.1.1.").param("servers"))
+    };
     if servers.len() > MOST {
         return refused(format!("{} time servers are given; at most {MOST} are kept.", servers.len()));
     }
@@ -31,7 +33,9 @@ fn is_server(text: &str) -> bool {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return !ip.is_unspecified() && !ip.is_multicast();
     }
-    let label = |l: &str| (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') && !l.starts_with('-') && !l.ends_with('-');
+    let label = |l: &str| {
+        (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') && !l.starts_with('-') && !l.ends_with('-')
+    };
     // A last part of digits only is a mistyped address.
     let last = text.rsplit('.').next().unwrap_or_default();
     text.len() <= 253 && text.split('.').all(label) && !last.bytes().all(|b| b.is_ascii_digit())

@@ -109,7 +109,8 @@ fn small_disk(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
     let mut guard = bench(stage, task)?;
     let talk = guard.get()?.talk(task)?;
     result.expect(talk.small.contains("too small"), format!("the small disk is refused: {}", talk.small));
-    result.expect(talk.small.contains("1073741824 bytes") && talk.small.matches("bytes").count() >= 2, "with what it has and what is needed, in bytes");
+    result
+        .expect(talk.small.contains("1073741824 bytes") && talk.small.matches("bytes").count() >= 2, "with what it has and what is needed, in bytes");
     result.expect(!talk.changed[0], "its content has the same hash as before");
     Ok(())
 }
