@@ -16,6 +16,8 @@ pub enum Topic {
     Engines,
     /// Setup was completed.
     Setup,
+    /// Issues: found, resolved, dismissed; alerts and their deliveries.
+    Issues,
 }
 
 /// The bulletin board of the agent; cheap to clone.

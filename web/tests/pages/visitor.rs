@@ -132,6 +132,8 @@ impl Browser {
             serving: ports.clone(),
             engines: ports.clone(),
             flights: ports.clone(),
+            issues: ports.clone(),
+            alerts: ports.clone(),
             changes: ports.changes.clone(),
             version: "0.0.0-test",
             box_name: "test-box".to_owned(),
