@@ -23,6 +23,7 @@ use warden_domain::{
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
 use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
 use warden_models::{Models, ModelsConfig};
+use warden_monitor::{Appliance, Monitor, MonitorParts};
 use warden_platform::{
     ApplianceMachine,
     bus::Bus,
@@ -83,17 +84,34 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     );
 
     let address = sockets.first().and_then(|s| s.local_addr().ok());
+    let loopback_only = address.is_some_and(|a| a.ip().is_loopback());
+    let monitor = Monitor::start(MonitorParts {
+        store: store.clone(),
+        changes: changes.clone(),
+        registry: models.clone(),
+        serving: serving.clone(),
+        engines: engines.clone(),
+        appliance: if config.profile == Profile::Appliance { Appliance::Yes } else { Appliance::No },
+        data_dir: config.data_dir.clone(),
+        state_dir: config.state_dir.clone(),
+        addresses: Arc::new(status::own_addresses),
+        loopback_only,
+        box_name: Arc::new(status::host_name),
+        version: VERSION,
+        more_checks: Vec::new(),
+    })
+    .await?;
     let source = StatusSource {
         accounts: access.clone(),
         recovery: access.clone(),
         registry: models.clone(),
         serving: serving.clone(),
         port: address.map_or(8080, |a| a.port()),
-        loopback_only: address.is_some_and(|a| a.ip().is_loopback()),
+        loopback_only,
         version: VERSION,
     };
     let place = place(&config, &store, &changes, source.port);
-    let router = router(&config, &access, &machine, &models, &serving, &engines, &changes, &gateway, &flights, &place);
+    let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place);
     let (stop, stopped) = watch::channel(false);
     let (cut, cut_seen) = watch::channel(false);
     let mut servers = JoinSet::new();
@@ -171,6 +189,7 @@ fn router(
     models: &Arc<Models>,
     serving: &Arc<ServingRoom>,
     engines: &Arc<dyn Engines>,
+    monitor: &Arc<Monitor>,
     changes: &Changes,
     gateway: &Arc<Gateway>,
     flights: &Arc<FlightTable>,
@@ -185,6 +204,8 @@ fn router(
         registry: models.clone(),
         serving: serving.clone(),
         engines: engines.clone(),
+        issues: monitor.clone(),
+        alerts: monitor.clone(),
         changes: changes.clone(),
         gateway: gateway.clone(),
         network: place.network.clone(),
@@ -202,6 +223,8 @@ fn router(
         serving: serving.clone(),
         engines: engines.clone(),
         flights: flights.clone(),
+        issues: monitor.clone(),
+        alerts: monitor.clone(),
         changes: changes.clone(),
         version: VERSION,
         network: place.network.clone(),

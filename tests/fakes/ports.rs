@@ -20,13 +20,15 @@ use jiff::Timestamp;
 use warden_domain::{
     Problem, ProblemKind, Secret,
     access::{Accounts, ClientAddr, NewSession, Principal, Role, SetupState},
+    alert::{AlertConfig, AlertState, Alerts, Delivery, DeliveryState, NewAlertConfig},
     change::{Changes, Topic},
     clock,
     engine::{EngineKind, EnginePack, Engines, Launch, Observation, PackState, ReplicaPlan},
-    ids::{AccountId, KeyId, ModelId, ReplicaId},
+    ids::{AccountId, DeliveryId, IssueId, KeyId, ModelId, ReplicaId},
+    issue::{Dismissal, Finding, Fix, Issue, IssueBoard, IssueCode, Issues},
     key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey},
     machine::{Machine, Power},
-    model::{Candidate, Model, ModelConfig, ModelFacts, ModelState, NewModel, Registry, ReplicaState, StateReason, StateWord},
+    model::{Candidate, FileLook, Model, ModelConfig, ModelFacts, ModelState, NewModel, Registry, ReplicaState, StateReason, StateWord},
     recovery::{Audit, Recovery},
     replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
     units::{Bytes, Tokens},
@@ -61,6 +63,12 @@ pub struct Memory {
     pub flights: HashMap<ModelId, usize>,
     /// Log lines by model.
     pub logs: HashMap<ModelId, Vec<String>>,
+    /// Issues, open and over.
+    pub issues: Vec<Issue>,
+    /// Settings of alerts.
+    pub alerts: AlertConfig,
+    /// Messages of alerts, newest first.
+    pub deliveries: Vec<Delivery>,
     /// What the next changing call answers instead, once.
     pub fail_next: Option<Problem>,
     /// The code of an open password reset.
@@ -106,7 +114,7 @@ impl World {
     /// Changes what the box knows and tells everybody.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Memory) -> T) -> T {
         let out = change(&mut self.memory.lock().unwrap());
-        for topic in [Topic::Models, Topic::Keys, Topic::Engines] {
+        for topic in [Topic::Models, Topic::Keys, Topic::Engines, Topic::Issues] {
             self.changes.publish(topic);
         }
         out
@@ -145,6 +153,15 @@ impl World {
                 m.states.insert(id.clone(), state_of(&id, word));
             }
         });
+        id
+    }
+
+    /// Adds an open issue about a subject.
+    pub fn add_issue(&self, code: IssueCode, subject: &str, sentence: &str, fix: Option<Fix>) -> IssueId {
+        let id = IssueId::from_stored(format!("iss_{code}"));
+        let finding = Finding { code, subject: subject.to_owned(), sentence: sentence.to_owned(), hint: "Do what helps.".to_owned(), fix };
+        let issue = Issue { id: id.clone(), finding, first_seen: earlier(700), last_seen: earlier(3), resolved_at: None, dismissed: None };
+        self.edit(|m| m.issues.push(issue));
         id
     }
 
@@ -465,6 +482,10 @@ impl Registry for World {
     async fn verify(&self, id: &ModelId) -> Result<(), Problem> {
         self.get(id).await.map(drop)
     }
+
+    async fn file_looks(&self) -> Result<Vec<(Model, FileLook)>, Problem> {
+        Ok(self.memory.lock().unwrap().models.iter().map(|model| (model.clone(), FileLook::Whole)).collect())
+    }
 }
 
 #[async_trait]
@@ -567,5 +588,91 @@ impl Engines for World {
 
     async fn log_tail(&self, _: &ReplicaId, _: usize) -> Vec<String> {
         Vec::new()
+    }
+}
+
+impl World {
+    fn open_issue<T>(&self, id: &IssueId, change: impl FnOnce(&mut Issue) -> T) -> Result<T, Problem> {
+        self.failing()?;
+        self.edit(|m| {
+            let issue = m.issues.iter_mut().find(|issue| issue.id == *id && issue.resolved_at.is_none());
+            issue.map(change).ok_or_else(|| not_found("open issue", id.as_str()))
+        })
+    }
+}
+
+#[async_trait]
+impl Issues for World {
+    fn board(&self) -> Arc<IssueBoard> {
+        let open = self.memory.lock().unwrap().issues.iter().filter(|issue| issue.resolved_at.is_none()).cloned().collect();
+        Arc::new(IssueBoard { open, checked_at: Some(earlier(2)), ..IssueBoard::default() })
+    }
+
+    async fn resolved(&self, most: usize) -> Result<Vec<Issue>, Problem> {
+        Ok(self.memory.lock().unwrap().issues.iter().filter(|issue| issue.resolved_at.is_some()).take(most).cloned().collect())
+    }
+
+    async fn check_now(&self) -> Result<(), Problem> {
+        self.failing()
+    }
+
+    async fn dismiss(&self, by: &AccountId, id: &IssueId, reason: Option<&str>) -> Result<Issue, Problem> {
+        let dismissal = Dismissal { at: clock::now(), by: by.clone(), reason: reason.map(ToOwned::to_owned) };
+        self.open_issue(id, |issue| {
+            issue.dismissed = Some(dismissal);
+            issue.clone()
+        })
+    }
+
+    async fn recall(&self, _: &AccountId, id: &IssueId) -> Result<Issue, Problem> {
+        self.open_issue(id, |issue| {
+            issue.dismissed = None;
+            issue.clone()
+        })
+    }
+
+    async fn fix(&self, _: &AccountId, id: &IssueId) -> Result<(), Problem> {
+        let fix = self.open_issue(id, |issue| issue.finding.fix.clone())?;
+        match fix {
+            None => Err(Problem::new(ProblemKind::Conflict, "It has no fix of one click.")),
+            Some(Fix::LoadModel(model)) => Serving::load(self, &model).await,
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// The secret of alerts in every world.
+pub const ALERT_SECRET: &str = "whsec_of-this-world";
+
+#[async_trait]
+impl Alerts for World {
+    async fn config(&self) -> Result<AlertConfig, Problem> {
+        Ok(self.memory.lock().unwrap().alerts.clone())
+    }
+
+    async fn set(&self, _: &AccountId, new: NewAlertConfig) -> Result<Option<Secret<String>>, Problem> {
+        self.failing()?;
+        if new.enabled && !new.url.starts_with("http://") {
+            return Err(Problem::new(ProblemKind::Invalid, "Alerts cannot be sent there.").hint("Give an address.").param("url"));
+        }
+        Ok(self.edit(|m| {
+            let made = new.new_secret || (new.enabled && !m.alerts.has_secret);
+            m.alerts = AlertConfig { enabled: new.enabled, url: new.url, codes: new.codes, has_secret: m.alerts.has_secret || made };
+            made.then(|| Secret::new(ALERT_SECRET.to_owned()))
+        }))
+    }
+
+    async fn test(&self, _: &AccountId) -> Result<DeliveryId, Problem> {
+        self.failing()?;
+        let id = DeliveryId::random();
+        let state = DeliveryState::Waiting { next_at: clock::now() };
+        let delivery = Delivery { id: id.clone(), event: "test".to_owned(), code: None, made_at: clock::now(), tries: 0, state, last_result: None };
+        self.edit(|m| m.deliveries.insert(0, delivery));
+        Ok(id)
+    }
+
+    async fn state(&self, most: usize) -> Result<AlertState, Problem> {
+        let latest: Vec<Delivery> = self.memory.lock().unwrap().deliveries.iter().take(most).cloned().collect();
+        Ok(AlertState { waiting: latest.iter().filter(|d| matches!(d.state, DeliveryState::Waiting { .. })).count(), latest })
     }
 }

@@ -45,6 +45,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         serving: ports.clone(),
         engines: ports.clone(),
         flights: ports.clone(),
+        issues: ports.clone(),
+        alerts: ports.clone(),
         changes: ports.changes.clone(),
         version: "0.1.0",
         network: ports.place.clone(),

@@ -4,6 +4,7 @@
 //! `/ui/assets/<hash>/`, and a stream of changed fragments under `/ui/live/`. Every action on a page calls the same port as its twin
 //! under `/api`. This crate never opens a file or a database, never talks to an engine, and never sends a script or style inside a page.
 
+mod alerts;
 mod ask;
 mod assets;
 mod catalogue;
@@ -12,6 +13,7 @@ mod engines;
 mod field;
 mod home;
 mod intake;
+mod issues;
 mod keys;
 mod kit;
 mod live;
@@ -37,8 +39,10 @@ use axum::{
 };
 use warden_domain::{
     access::Accounts,
+    alert::Alerts,
     change::Changes,
     engine::Engines,
+    issue::Issues,
     key::Keys,
     machine::Machine,
     model::Registry,
@@ -79,6 +83,10 @@ pub struct WebParts {
     pub engines: Arc<dyn Engines>,
     /// Requests in flight, for the strip and for what an unload would stop.
     pub flights: Arc<dyn InFlight>,
+    /// What is wrong with the box.
+    pub issues: Arc<dyn Issues>,
+    /// Who is told of it.
+    pub alerts: Arc<dyn Alerts>,
     /// News that make live fragments move.
     pub changes: Changes,
     /// Version of the agent.
@@ -128,11 +136,20 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/system/reboot", get(system::ask_reboot).post(system::reboot))
         .route("/ui/system/power-off", get(system::ask_off).post(system::off))
         .route("/ui/system/factory-reset", get(system::ask_factory).post(system::factory))
+        .route("/ui/issues", get(issues::page))
+        .route("/ui/issues/check", post(issues::check))
+        .route("/ui/issues/{id}/fix", post(issues::fix))
+        .route("/ui/issues/{id}/dismiss", get(issues::ask_dismiss).post(issues::dismiss))
+        .route("/ui/issues/{id}/recall", post(issues::recall))
+        .route("/ui/alerts", get(alerts::page).post(alerts::save))
+        .route("/ui/alerts/test", post(alerts::test))
         .route("/ui/live/home", get(live::home))
         .route("/ui/live/models", get(live::models))
         .route("/ui/live/models/{id}", get(live::model))
         .route("/ui/live/setup/{id}", get(live::setup))
         .route("/ui/live/keys", get(live::keys))
+        .route("/ui/live/issues", get(live::issues))
+        .route("/ui/live/alerts", get(live::alerts))
         .route("/ui/live/strip", get(live::strip))
         .route("/ui/assets/{hash}/{name}", get(assets::serve));
     if dev {

@@ -1,16 +1,15 @@
-//! What needs a person now: decided from models, states, engines and keys. Pure apart from `look`, which reads the ports.
-
-use std::collections::BTreeMap;
+//! What needs a person now: the open issues, and the next steps towards using the box. Issues come from the one list there is; this
+//! file decides only what is a step. Pure apart from `look`, which reads the ports.
 
 use warden_domain::{
     Problem,
     engine::{EnginePack, PackState},
-    ids::ModelId,
+    issue::IssueBoard,
     key::Key,
-    model::{Model, ModelState, StateWord},
+    model::Model,
 };
 
-use crate::{Web, catalogue::Text};
+use crate::{Web, catalogue::Text, issues};
 
 /// One row of "needs you".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,55 +23,37 @@ pub(crate) struct Need {
     pub(crate) href: String,
 }
 
-impl Need {
-    /// Whether it counts as an issue in the strip.
-    pub(crate) fn is_issue(&self) -> bool {
-        self.kind != "next"
-    }
-}
-
 /// Reads the ports and decides.
 pub(crate) async fn look(web: &Web, models: &[Model], t: &'static Text) -> Result<Vec<Need>, Problem> {
     let keys = web.keys.list().await?;
-    Ok(needs(models, &web.serving.states(), &web.engines.packs().await, &keys, t))
+    Ok(needs(models, &web.issues.board(), &web.engines.packs().await, &keys, t))
 }
 
-/// Faults first, then what waits, then next steps.
-pub(crate) fn needs(models: &[Model], states: &BTreeMap<ModelId, ModelState>, packs: &[EnginePack], keys: &[Key], t: &'static Text) -> Vec<Need> {
+/// Issues in their own order, then next steps.
+pub(crate) fn needs(models: &[Model], board: &IssueBoard, packs: &[EnginePack], keys: &[Key], t: &'static Text) -> Vec<Need> {
     let mut found = Vec::new();
-    for pack in packs {
-        let engine = pack.engine.as_str();
-        match &pack.state {
-            PackState::Ready => {}
-            PackState::Broken { message } => found.push(Need {
-                kind: "failed",
-                icon: "failed",
-                title: t.need_engine(engine),
-                body: message.clone(),
-                action: t.need_engine_go,
-                href: "/ui/models#engines".to_owned(),
-            }),
-            PackState::Building { .. } => found.push(Need {
-                kind: "next",
-                icon: "engine",
-                title: t.need_building(engine),
-                body: t.need_building_body.to_owned(),
-                action: t.need_engine_go,
-                href: "/ui/models#engines".to_owned(),
-            }),
-        }
+    for issue in board.open.iter().filter(|issue| issue.needs_somebody()) {
+        let finding = &issue.finding;
+        let kind = issues::kind(finding.code.severity());
+        let model = models.iter().find(|model| model.id.as_str() == finding.subject);
+        found.push(Need {
+            kind,
+            icon: kind,
+            title: issues::title(issue, model.map(|model| model.config.served_name.as_str()), t),
+            body: finding.sentence.clone(),
+            action: t.issues_go,
+            href: format!("/ui/issues#{}", issue.id),
+        });
     }
-    // A model that waits for an engine in the making needs nobody: the engine's own row says what goes on.
-    let building = packs.iter().any(|pack| matches!(pack.state, PackState::Building { .. }));
-    for model in models {
-        let Some(state) = states.get(&model.id) else { continue };
-        let (kind, icon, title, action) = match state.state {
-            StateWord::Failed => ("failed", "failed", t.need_failed(&model.config.served_name), t.need_failed_go),
-            StateWord::Waiting if !building => ("waiting", "waiting", t.need_waiting(&model.config.served_name), t.need_waiting_go),
-            _ => continue,
-        };
-        let body = state.reason.as_ref().map(|reason| reason.message.clone()).unwrap_or_default();
-        found.push(Need { kind, icon, title, body, action, href: format!("/ui/models/{}", model.id) });
+    for pack in packs.iter().filter(|pack| matches!(pack.state, PackState::Building { .. })) {
+        found.push(Need {
+            kind: "next",
+            icon: "engine",
+            title: t.need_building(pack.engine.as_str()),
+            body: t.need_building_body.to_owned(),
+            action: t.need_engine_go,
+            href: "/ui/models#engines".to_owned(),
+        });
     }
     if models.is_empty() {
         found.push(next("models", t.need_model, t.need_model_body, t.need_model_go, "/ui/models/new"));
@@ -80,7 +61,6 @@ pub(crate) fn needs(models: &[Model], states: &BTreeMap<ModelId, ModelState>, pa
     if keys.iter().all(|key| key.revoked_at.is_some()) {
         found.push(next("keys", t.need_key, t.need_key_body, t.need_key_go, "/ui/keys"));
     }
-    found.sort_by_key(|need| ["failed", "waiting", "next"].iter().position(|kind| *kind == need.kind));
     found
 }
 
@@ -90,28 +70,34 @@ fn next(icon: &'static str, title: &str, body: &str, action: &'static str, href:
 
 #[cfg(test)]
 mod tests {
-    use warden_domain::engine::EngineKind;
+    use jiff::Timestamp;
+    use warden_domain::{
+        ids::{AccountId, IssueId},
+        issue::{Dismissal, Finding, Issue, IssueCode},
+    };
 
     use super::*;
     use crate::catalogue::EN;
 
-    #[test]
-    fn a_fresh_box_names_its_next_steps_and_no_fault() {
-        let needs = needs(&[], &BTreeMap::new(), &[], &[], &EN);
-        assert_eq!(needs.len(), 2);
-        assert!(needs.iter().all(|need| !need.is_issue()));
+    fn issue(code: IssueCode, dismissed: bool) -> Issue {
+        let at = Timestamp::UNIX_EPOCH;
+        let finding = Finding { code, subject: "data".into(), sentence: "1.0 GiB of 64.0 GiB are free.".into(), hint: String::new(), fix: None };
+        let dismissed = dismissed.then(|| Dismissal { at, by: AccountId::from_stored("acc_1"), reason: None });
+        Issue { id: IssueId::from_stored("iss_1"), finding, first_seen: at, last_seen: at, resolved_at: None, dismissed }
     }
 
     #[test]
-    fn a_broken_engine_comes_before_next_steps_with_its_reason() {
-        let packs = [EnginePack {
-            engine: EngineKind::LlamaCpp,
-            version: None,
-            digest: None,
-            state: PackState::Broken { message: "run `make engine`".to_owned() },
-        }];
-        let needs = needs(&[], &BTreeMap::new(), &packs, &[], &EN);
-        assert_eq!(needs[0].kind, "failed");
-        assert!(needs[0].body.contains("make engine"));
+    fn a_fresh_box_names_its_next_steps_and_no_fault() {
+        let needs = needs(&[], &IssueBoard::default(), &[], &[], &EN);
+        assert_eq!(needs.iter().map(|need| need.kind).collect::<Vec<_>>(), ["next", "next"]);
+    }
+
+    #[test]
+    fn an_issue_comes_before_next_steps_with_its_figures_and_one_that_somebody_knows_does_not_ask_again() {
+        let board = |dismissed| IssueBoard { open: vec![issue(IssueCode::DataDiskNearlyFull, dismissed)], ..IssueBoard::default() };
+        let open = needs(&[], &board(false), &[], &[], &EN);
+        assert_eq!((open[0].kind, open[0].href.as_str()), ("waiting", "/ui/issues#iss_1"));
+        assert!(open[0].body.contains("1.0 GiB"));
+        assert!(needs(&[], &board(true), &[], &[], &EN).iter().all(|need| need.kind == "next"));
     }
 }

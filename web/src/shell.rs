@@ -9,7 +9,6 @@ use crate::{
     Web,
     catalogue::{Lang, Text},
     look::Theme,
-    needs,
     visit::{Guest, Look},
     wording::{self, StateView},
 };
@@ -141,8 +140,7 @@ const NAMED: usize = 2;
 impl Strip {
     pub(crate) async fn look(web: &Web, t: &'static Text) -> Result<Self, Problem> {
         let models = web.registry.list().await?;
-        let needs = needs::look(web, &models, t).await?;
-        Ok(Self::of(web, &models, needs.iter().filter(|need| need.is_issue()).count(), t))
+        Ok(Self::of(web, &models, web.issues.board().count(), t))
     }
 
     fn of(web: &Web, models: &[Model], issues: usize, t: &Text) -> Self {

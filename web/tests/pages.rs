@@ -8,7 +8,16 @@ mod visitor;
 
 use ports::{CLAIM_CODE, World};
 use visitor::Browser;
-use warden_domain::{Problem, ProblemKind, access::Role, engine::PackState, model::StateWord, units::Tokens, usage::UsageTotals};
+use warden_domain::{
+    Problem, ProblemKind,
+    access::Role,
+    engine::PackState,
+    ids::ModelId,
+    issue::{Fix, IssueCode},
+    model::StateWord,
+    units::Tokens,
+    usage::UsageTotals,
+};
 
 /// A box with something in every state.
 fn furnished() -> World {
@@ -30,6 +39,13 @@ fn furnished() -> World {
         false,
     );
     world.add_key("old", UsageTotals::default(), false, true);
+    world.add_issue(
+        IssueCode::ModelFailed,
+        "mdl_broken",
+        "The model broken failed. The engine was killed.",
+        Some(Fix::LoadModel(ModelId::from_stored("mdl_broken"))),
+    );
+    world.add_issue(IssueCode::DataDiskNearlyFull, "data", "The disk with the models is nearly full: 3.0 GiB of 64.0 GiB are free.", None);
     world
 }
 
@@ -52,6 +68,9 @@ const PAGES: &[&str] = &[
     "/ui/system/reboot",
     "/ui/system/power-off",
     "/ui/system/factory-reset",
+    "/ui/issues",
+    "/ui/issues/iss_model_failed/dismiss",
+    "/ui/alerts",
     "/ui/setup/model",
     "/ui/setup/model/mdl_coming",
     "/ui/setup/model/mdl_tiny",
@@ -227,6 +246,11 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
         ("/ui/keys", "name=x"),
         ("/ui/models", "path=x"),
         ("/ui/keys/key_app/revoke", ""),
+        ("/ui/issues/check", ""),
+        ("/ui/issues/iss_model_failed/fix", ""),
+        ("/ui/issues/iss_model_failed/dismiss", ""),
+        ("/ui/alerts", "enabled=on&url=http%3A%2F%2Fx%2F"),
+        ("/ui/alerts/test", ""),
     ] {
         assert_eq!(viewer.post(path, body).await.status, 403, "{path}");
     }
@@ -331,4 +355,46 @@ async fn the_way_to_a_new_password_is_shown_only_while_a_reset_is_open() {
     assert_eq!(done.status, 303);
     let inside = Browser::with_cookie(&world, &done.header("set-cookie"));
     assert_eq!(inside.get("/ui/").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_issue_is_counted_in_the_strip_shown_at_home_and_fixed_with_one_click() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    for path in ["/ui/", "/ui/issues", "/ui/models"] {
+        let page = browser.get(path).await;
+        assert!(page.text.contains("<a class=\"health\" href=\"/ui/issues\">") && page.text.contains("<span class=\"number\">2</span>"), "{path}");
+    }
+    assert!(browser.get("/ui/").await.text.contains("3.0 GiB of 64.0 GiB"));
+    let page = browser.get("/ui/issues").await;
+    assert!(page.text.contains("A model failed: broken") && page.text.contains("data-issue=\"model_failed\""));
+    assert_eq!(browser.post("/ui/issues/iss_model_failed/fix", "").await.status, 204);
+    let model = browser.get("/ui/models/mdl_broken").await;
+    assert!(!model.text.contains("data-model-state=\"failed\""), "the fix loads the model");
+}
+
+#[tokio::test]
+async fn a_dismissed_issue_is_not_counted_and_says_why() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    assert_eq!(browser.post("/ui/issues/iss_data_disk_nearly_full/dismiss", "reason=disk+ordered").await.status, 204);
+    let page = browser.get("/ui/issues").await;
+    assert!(page.text.contains("<span class=\"number\">1</span>") && page.text.contains("disk ordered"));
+    assert_eq!(browser.post("/ui/issues/iss_data_disk_nearly_full/recall", "").await.status, 204);
+    assert!(browser.get("/ui/issues").await.text.contains("<span class=\"number\">2</span>"));
+}
+
+#[tokio::test]
+async fn the_secret_of_alerts_is_shown_once_and_is_on_no_page_afterwards() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    let refused = browser.post("/ui/alerts", "enabled=on&url=file%3A%2F%2F%2Fetc%2Fpasswd&which=all").await;
+    assert_eq!((refused.status, refused.header("hx-retarget")), (422, "#flash".to_owned()));
+    let made = browser.post("/ui/alerts", "enabled=on&url=http%3A%2F%2Fops.example%2F&which=all").await;
+    assert!(made.status == 201 && made.text.contains(ports::ALERT_SECRET));
+    let page = browser.get("/ui/alerts").await;
+    assert!(page.text.contains("http://ops.example/") && !page.text.contains(ports::ALERT_SECRET));
+    assert_eq!(browser.post("/ui/alerts", "enabled=on&url=http%3A%2F%2Fops.example%2F&which=all").await.header("hx-redirect"), "/ui/alerts");
+    assert_eq!(browser.post("/ui/alerts/test", "").await.status, 204);
+    assert!(browser.get("/ui/alerts").await.text.contains("Test"));
 }

@@ -2,10 +2,12 @@
 //!
 //! In: requests that passed `warden_access::http::protect`. Out: JSON. Knows no SQL, no D-Bus, no engine: only the ports of the domain.
 
+mod alerts;
 mod body;
 mod chat;
 mod events;
 mod health;
+mod issues;
 mod models;
 mod network;
 mod openapi;
@@ -32,8 +34,10 @@ use warden_access::http::ProblemResponse;
 use warden_domain::{
     Problem, ProblemKind,
     access::Accounts,
+    alert::Alerts,
     change::Changes,
     engine::Engines,
+    issue::Issues,
     key::Keys,
     machine::Machine,
     model::Registry,
@@ -64,6 +68,10 @@ pub struct ApiParts {
     pub serving: Arc<dyn Serving>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
+    /// What is wrong with the box.
+    pub issues: Arc<dyn Issues>,
+    /// Who is told of it.
+    pub alerts: Arc<dyn Alerts>,
     /// News for event streams.
     pub changes: Changes,
     /// For the console's own chat.
@@ -102,6 +110,12 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(packs::list))
+        .routes(routes!(issues::list))
+        .routes(routes!(issues::check))
+        .routes(routes!(issues::fix))
+        .routes(routes!(issues::dismiss, issues::recall))
+        .routes(routes!(alerts::show, alerts::set))
+        .routes(routes!(alerts::test))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
         .routes(routes!(network::show))

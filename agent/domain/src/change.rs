@@ -18,6 +18,8 @@ pub enum Topic {
     Setup,
     /// Addresses, name, clock: changed, tried, undone.
     Network,
+    /// Issues: found, resolved, dismissed; alerts and their deliveries.
+    Issues,
 }
 
 /// The bulletin board of the agent; cheap to clone.

@@ -77,6 +77,14 @@ id!(
     /// One attempt to run a replica, made before the launch and written into its launch spec.
     GenerationId, "gen_"
 );
+id!(
+    /// One appearance of an issue.
+    IssueId, "iss_"
+);
+id!(
+    /// One alert on its way to a receiver; the same over all tries.
+    DeliveryId, "dlv_"
+);
 
 /// The stable name of one replica of a model: `[a-z0-9-]{1,64}`. Part of unit names and paths, so it is validated when made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

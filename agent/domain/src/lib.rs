@@ -4,10 +4,12 @@
 //! takes are the wall clock (`clock`) and random bytes (`ids`), each in one place so that decisions elsewhere stay exact.
 
 pub mod access;
+pub mod alert;
 pub mod change;
 pub mod clock;
 pub mod engine;
 pub mod ids;
+pub mod issue;
 pub mod key;
 pub mod machine;
 pub mod model;

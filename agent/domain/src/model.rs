@@ -159,6 +159,20 @@ pub struct Candidate {
     pub suggested_name: String,
 }
 
+/// What a quick look at a registered model's files showed; their contents are not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileLook {
+    /// All parts are there with the size they had.
+    Whole,
+    /// A part is gone or may not be read; a sentence says which and why.
+    Missing(String),
+    /// The size is another one now.
+    Changed {
+        /// All parts together, now.
+        now: Bytes,
+    },
+}
+
 /// The registry of models.
 #[async_trait]
 pub trait Registry: Send + Sync {
@@ -180,4 +194,7 @@ pub trait Registry: Send + Sync {
 
     /// Checks again that the registered file is still there and whole, before a load. `BadModelFile` says what is wrong.
     async fn verify(&self, id: &ModelId) -> Result<(), Problem>;
+
+    /// A quick look at the files of every registered model, by directory entries alone.
+    async fn file_looks(&self) -> Result<Vec<(Model, FileLook)>, Problem>;
 }

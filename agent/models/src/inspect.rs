@@ -13,7 +13,7 @@ use std::{
 use nix::libc::O_NONBLOCK;
 use warden_domain::{
     Problem, ProblemKind,
-    model::ModelFacts,
+    model::{FileLook, ModelFacts},
     units::{Bytes, Tokens},
 };
 
@@ -167,6 +167,23 @@ fn unreadable(path: &Path, cause: &std::io::Error) -> Problem {
         _ => format!("cannot be read ({cause})"),
     };
     bad(path, &what).hint("Check that the file is there and that the agent's user may read it.")
+}
+
+/// Whether a registered model still lies there with the size it had; by its directory entries alone.
+pub(crate) fn file_look(path: &Path, registered: Bytes) -> FileLook {
+    let parts = match parts_of(path) {
+        Ok(parts) => parts,
+        Err(problem) => return FileLook::Missing(problem.message),
+    };
+    let mut now = Bytes(0);
+    for part in parts {
+        match fs::metadata(&part) {
+            Ok(about) if about.is_file() => now = now + Bytes(about.len()),
+            Ok(_) => return FileLook::Missing(format!("{} is not a plain file.", part.display())),
+            Err(cause) => return FileLook::Missing(unreadable(&part, &cause).message),
+        }
+    }
+    if now == registered { FileLook::Whole } else { FileLook::Changed { now } }
 }
 
 /// Size of a model by its directory entries alone, all parts together.

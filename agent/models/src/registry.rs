@@ -16,14 +16,14 @@ use warden_domain::{
     clock,
     engine::EngineKind,
     ids::ModelId,
-    model::{Candidate, Model, ModelConfig, NewModel, Registry},
+    model::{Candidate, FileLook, Model, ModelConfig, NewModel, Registry},
     units::Tokens,
 };
 use warden_store::{Store, models};
 
 use crate::{
     candidates,
-    inspect::{Found, inspect},
+    inspect::{Found, file_look, inspect},
     name,
     place::Places,
 };
@@ -133,6 +133,16 @@ impl Registry for Models {
         let model = self.get(id).await?;
         self.look_at(model.config.path).await.map(drop)
     }
+
+    async fn file_looks(&self) -> Result<Vec<(Model, FileLook)>, Problem> {
+        let models = self.list().await?;
+        blocking(move || Ok(models.into_iter().map(looked_at).collect())).await
+    }
+}
+
+fn looked_at(model: Model) -> (Model, FileLook) {
+    let look = file_look(&model.config.path, model.facts.size);
+    (model, look)
 }
 
 fn slots(asked: Option<u16>) -> Result<u16, Problem> {

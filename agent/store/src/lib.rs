@@ -5,9 +5,11 @@
 //! starts an engine and is never on the path of an inference request: the ledger takes charges through a bounded channel.
 
 pub mod accounts;
+pub mod alerts;
 pub mod audit;
 pub mod desired;
 mod error;
+pub mod issues;
 pub mod keys;
 mod ledger;
 pub mod models;

@@ -15,7 +15,11 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration { version: 1, readable_from: 1, sql: FIRST }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, readable_from: 1, sql: FIRST },
+    Migration { version: 2, readable_from: 1, sql: crate::issues::SCHEMA },
+    Migration { version: 3, readable_from: 1, sql: crate::alerts::SCHEMA },
+];
 
 const FIRST: &str = "
 CREATE TABLE accounts (

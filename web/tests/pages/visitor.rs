@@ -135,6 +135,8 @@ impl Browser {
             serving: ports.clone(),
             engines: ports.clone(),
             flights: ports.clone(),
+            issues: ports.clone(),
+            alerts: ports.clone(),
             changes: ports.changes.clone(),
             version: "0.0.0-test",
             network: ports.place.clone(),

@@ -80,6 +80,8 @@ pub fn router(world: &World) -> Router {
         registry: ports.clone(),
         serving: ports.clone(),
         engines: ports.clone(),
+        issues: ports.clone(),
+        alerts: ports.clone(),
         changes: world.changes.clone(),
         gateway: Gateway::new(parts, GatewayLimits::default()),
         network: world.place.clone(),

@@ -1,0 +1,53 @@
+//! Whether the box gave up a system slot.
+
+use async_trait::async_trait;
+use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+
+use super::{Appliance, not_the_appliance, off_thread};
+use crate::facts::boot::{self, Fallback};
+
+fn decide(fallback: Option<Fallback>) -> Vec<Finding> {
+    let of = |fallback: Fallback| Finding {
+        code: IssueCode::BootFellBack,
+        subject: format!("fallback-{}", fallback.written),
+        sentence: format!("The box gave up one of its two systems and runs the other. {}", fallback.sentence),
+        hint: "Install the update again, or a newer one. Dismiss this issue once you know about it.".to_owned(),
+        fix: None,
+    };
+    fallback.map(of).into_iter().collect()
+}
+
+/// Reads what the initrd left.
+pub(super) struct Boot {
+    pub(super) appliance: Appliance,
+}
+
+#[async_trait]
+impl Check for Boot {
+    fn codes(&self) -> &'static [IssueCode] {
+        &[IssueCode::BootFellBack]
+    }
+
+    async fn look(&self) -> Looked {
+        if self.appliance == Appliance::No {
+            return not_the_appliance();
+        }
+        match off_thread("The record of the last starts", boot::fallback).await {
+            Ok(fallback) => Looked::Seen(decide(fallback)),
+            Err(because) => Looked::NotChecked(because),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_fallback_is_another_issue_than_one_that_was_dismissed() {
+        let at = |written| decide(Some(Fallback { sentence: "Slot b was started 3 times.".into(), written }));
+        assert_ne!(at(1)[0].subject, at(2)[0].subject);
+        assert!(at(1)[0].sentence.contains("Slot b"));
+        assert!(decide(None).is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! Whether the firmware checks what it starts.
+
+use async_trait::async_trait;
+use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+
+use super::{Appliance, not_the_appliance, off_thread};
+use crate::facts::boot;
+
+fn decide(on: Option<bool>) -> Looked {
+    match on {
+        None => Looked::NotChecked("The firmware of this machine does not tell whether Secure Boot is on.".to_owned()),
+        Some(true) => Looked::Seen(Vec::new()),
+        Some(false) => Looked::Seen(vec![Finding {
+            code: IssueCode::SecureBootOff,
+            subject: "firmware".to_owned(),
+            sentence: "Secure Boot is off: the firmware starts whatever lies on the disk, also a system somebody changed.".to_owned(),
+            hint:
+                "Turn it on in the firmware's setup, with the keys the installer offers. Dismiss this issue if the machine stands in a locked room."
+                    .to_owned(),
+            fix: None,
+        }]),
+    }
+}
+
+/// Reads the firmware's variable.
+pub(super) struct SecureBoot {
+    pub(super) appliance: Appliance,
+}
+
+#[async_trait]
+impl Check for SecureBoot {
+    fn codes(&self) -> &'static [IssueCode] {
+        &[IssueCode::SecureBootOff]
+    }
+
+    async fn look(&self) -> Looked {
+        if self.appliance == Appliance::No {
+            return not_the_appliance();
+        }
+        match off_thread("The firmware's variables", boot::secure_boot).await {
+            Ok(on) => decide(on),
+            Err(because) => Looked::NotChecked(because),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_firmware_that_does_not_tell_is_neither_fine_nor_an_issue() {
+        assert!(matches!(decide(None), Looked::NotChecked(_)));
+        assert_eq!(decide(Some(true)), Looked::Seen(Vec::new()));
+        assert!(matches!(decide(Some(false)), Looked::Seen(found) if found.len() == 1));
+    }
+}

@@ -1,0 +1,153 @@
+//! Conditions of disks, models, engines and alerts: a real agent on this machine, with small disks in memory and the genuine engine.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::receiver::Receiver;
+use super::small_disk::SmallDisk;
+use super::watch::Watch;
+use crate::agent::{AgentSetup, AgentUnderTest, free_port};
+use crate::console::Console;
+use crate::result::CaseResult;
+use crate::stage::{Stage, Task};
+
+const NAME: &str = "watched";
+/// The budget of one look of all checks, on a quiet machine; a loaded one gets ten times as long.
+const LOOK_S: f64 = 0.005;
+
+/// Causes and cures each condition; returns the codes seen.
+pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<BTreeSet<String>, String> {
+    let home = tempfile::Builder::new().prefix("wardn").tempdir_in("/tmp").map_err(|e| format!("no temporary folder: {e}"))?;
+    let data = SmallDisk::mount(&home.path().join("data"), 64, &task.log)?;
+    let state = SmallDisk::mount(&home.path().join("state"), 48, &task.log)?;
+    let setup =
+        AgentSetup { home: Some(home.path().to_owned()), ..AgentSetup::dev(stage.agent_program(&task.log)?, stage.engine_program(&task.log)?) };
+    let mut agent = AgentUnderTest::start(setup, &task.log)?;
+    let console = agent.claimed()?;
+    let file = agent.model_path("watched.gguf");
+    stage.write_tiny_model(&file)?;
+    let id = console.register("watched.gguf", NAME)?;
+    let mut watch = Watch::new(&console);
+
+    let list = watch.look()?;
+    result.expect(list["count"] == 0, format!("a box in order has no issue ({})", list["open"]));
+    let because = list["unchecked"].to_string();
+    result.expect(because.contains("unit_failed"), format!("what cannot be looked at on this machine is told as not checked: {because}"));
+
+    // From here on messages have nowhere to go; by the end of the other conditions that is an issue of its own.
+    let port = free_port()?;
+    let away = json!({"enabled": true, "url": format!("http://127.0.0.1:{port}/"), "codes": ["model_failed"]});
+    console.expect("PUT", "/api/alerts", Some(&away), &[200])?;
+    console.expect("POST", "/api/alerts/test", None, &[202])?;
+
+    disks(&mut watch, &data, &state, result)?;
+    engines(&mut watch, &agent, &id, result)?;
+    model(&mut watch, &agent, &id, result)?;
+    files(&mut watch, &file, &id, result)?;
+    alerts(&mut watch, port, task, result)?;
+
+    restart(&mut agent, &console, &file, &id, result)?;
+    let seen = watch.seen.clone();
+    result.figure("slowest_issue_look_s", watch.slowest_look_s);
+    result.expect(watch.slowest_look_s < LOOK_S * 10.0, format!("one look of all checks took at most {:.1} ms", watch.slowest_look_s * 1000.0));
+    drop(agent);
+    Ok(seen)
+}
+
+fn disks(watch: &mut Watch<'_>, data: &SmallDisk, state: &SmallDisk, result: &mut CaseResult) -> Result<(), String> {
+    watch.caused(result, "data_disk_nearly_full", "data", || data.leave_free(60), |_, _| data.empty())?;
+    watch.caused(result, "data_disk_full", "data", || data.leave_free(5), |_, _| data.empty())?;
+    watch.caused(result, "data_disk_read_only", "data", || data.read_only(true), |_, _| data.read_only(false))?;
+    watch.caused(result, "state_disk_nearly_full", "state", || state.leave_free(70), |_, _| state.empty())
+}
+
+/// The engine's record goes away while a model is registered, then while it is wanted.
+fn engines(watch: &mut Watch<'_>, agent: &AgentUnderTest, id: &str, result: &mut CaseResult) -> Result<(), String> {
+    let record = agent.home().join("engines/llama.cpp.json");
+    let hidden = record.with_extension("hidden");
+    let hide = || std::fs::rename(&record, &hidden).map_err(|e| format!("{}: {e}", record.display()));
+    let show = |_: &Console, _: &Value| std::fs::rename(&hidden, &record).map_err(|e| format!("{}: {e}", hidden.display()));
+    watch.caused(result, "engine_missing", "llama.cpp", hide, show)?;
+    let console = watch.console;
+    let hide_and_load = || {
+        hide()?;
+        // The registry refuses or takes the wish; either way the model is wanted or the reason is told.
+        let reply = console.call("POST", &format!("/api/models/{id}/load"), None)?;
+        if reply.status == 202 { Ok(()) } else { Err(format!("a load without an engine answered {}: {}", reply.status, reply.text())) }
+    };
+    watch.caused(result, "model_waiting", id, hide_and_load, show)?;
+    watch.console.wait_state(id, &["running"], Duration::from_secs(60)).map(drop)
+}
+
+/// The engine is killed, and one click brings the model back.
+fn model(watch: &mut Watch<'_>, agent: &AgentUnderTest, id: &str, result: &mut CaseResult) -> Result<(), String> {
+    let kill_engine = || {
+        let engines = agent.engines();
+        if engines.is_empty() {
+            return Err("no engine runs that could be killed".to_owned());
+        }
+        engines.into_iter().try_for_each(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL)).map_err(|e| format!("the engine cannot be killed: {e}"))
+    };
+    let click = |console: &Console, issue: &Value| {
+        let issue = issue["id"].as_str().unwrap_or_default();
+        console.expect("POST", &format!("/api/issues/{issue}/fix"), None, &[202])?;
+        console.wait_state(id, &["running"], Duration::from_secs(60)).map(drop)
+    };
+    watch.caused(result, "model_failed", id, kill_engine, click)
+}
+
+fn files(watch: &mut Watch<'_>, file: &std::path::Path, id: &str, result: &mut CaseResult) -> Result<(), String> {
+    let told = |e: std::io::Error| format!("{}: {e}", file.display());
+    let length = std::fs::metadata(file).map_err(told)?.len();
+    let resize = |length: u64| std::fs::OpenOptions::new().write(true).open(file).and_then(|f| f.set_len(length)).map_err(told);
+    watch.caused(result, "model_file_changed", id, || resize(length + 1), |_, _| resize(length))?;
+    let away = file.with_extension("away");
+    let (take, back) = (|| std::fs::rename(file, &away).map_err(told), |_: &Console, _: &Value| std::fs::rename(&away, file).map_err(told));
+    watch.caused(result, "model_file_missing", id, take, back)
+}
+
+/// A receiver that is away; it comes back and one click sends what waits.
+fn alerts(watch: &mut Watch<'_>, port: u16, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    let Some(issue) = watch.opened("alert_not_delivered", "webhook", Duration::from_secs(60))? else {
+        result.expect(false, "messages that do not arrive become an issue");
+        return Ok(());
+    };
+    result.expect(true, format!("alert_not_delivered: {}", issue["sentence"].as_str().unwrap_or_default()));
+    let receiver = Receiver::start(port, 0, &task.log)?;
+    let path = format!("/api/issues/{}/fix", issue["id"].as_str().unwrap_or_default());
+    watch.console.expect("POST", &path, None, &[202])?;
+    let came = receiver.wait(Duration::from_secs(20), |heard| heard.iter().any(|h| h.event == "test" && h.status == 200));
+    let over = watch.over("alert_not_delivered", "webhook", Duration::from_secs(30))?;
+    result.expect(came && over, "one click sends what waits, and the issue is over");
+    if over {
+        watch.seen.insert("alert_not_delivered".to_owned());
+    }
+    Ok(())
+}
+
+/// An open issue keeps its identity over a restart; a dismissed one stays dismissed and uncounted.
+fn restart(agent: &mut AgentUnderTest, console: &Console, file: &std::path::Path, id: &str, result: &mut CaseResult) -> Result<(), String> {
+    console.unload(id)?;
+    console.wait_state(id, &["stopped"], Duration::from_secs(40))?;
+    let away = file.with_extension("away");
+    std::fs::rename(file, &away).map_err(|e| format!("{}: {e}", file.display()))?;
+    let before = Watch::new(console).opened("model_file_missing", id, Duration::from_secs(20))?.unwrap_or(Value::Null);
+    let issue = before["id"].as_str().unwrap_or_default().to_owned();
+    let why = json!({"reason": "a copy is on its way"});
+    console.expect("POST", &format!("/api/issues/{issue}/dismiss"), Some(&why), &[200])?;
+    agent.stop(Duration::from_secs(20))?;
+    agent.launch()?;
+    agent.wait_healthy(Duration::from_secs(30))?;
+    let mut watch = Watch::new(console);
+    let after = watch.opened("model_file_missing", id, Duration::from_secs(20))?.unwrap_or(Value::Null);
+    let same = after["id"] == issue.as_str() && after["first_seen"] == before["first_seen"];
+    result
+        .expect(same && after["dismissed"]["reason"] == "a copy is on its way", "an issue keeps identity and dismissal over a restart of the agent");
+    let count = watch.look()?["count"].clone();
+    result.expect(count == 0, format!("a dismissed issue is not counted ({count})"));
+    std::fs::rename(&away, file).map_err(|e| format!("{}: {e}", away.display()))
+}
