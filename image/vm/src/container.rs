@@ -53,6 +53,20 @@ impl Container {
     /// # Errors
     /// When systemd-nspawn is missing, or the system is not up within `timeout`.
     pub fn boot(spec: &ContainerSpec, timeout: Duration) -> Result<Self, VmError> {
+        Self::boot_plugged(spec, &[], timeout, || Ok(()))
+    }
+
+    /// The same with virtual cables: for each, the name of the end that appears on this machine and of the one inside. `plug` is called
+    /// once the first process runs, while the system comes up.
+    ///
+    /// # Errors
+    /// As `boot`; and those of `plug`.
+    pub fn boot_plugged(
+        spec: &ContainerSpec,
+        cables: &[(&str, &str)],
+        timeout: Duration,
+        plug: impl FnOnce() -> Result<(), VmError>,
+    ) -> Result<Self, VmError> {
         for folder in ["state", "data"] {
             let path = spec.run_dir.join(folder);
             std::fs::create_dir_all(&path).map_err(VmError::io("cannot make a folder for the container", &path))?;
@@ -70,6 +84,9 @@ impl Container {
             .arg(format!("--machine={}", machine_name(&name)))
             .arg(format!("--bind={}:/state", spec.run_dir.join("state").display()))
             .arg(format!("--bind={}:/data", spec.run_dir.join("data").display()));
+        for (outside, inside) in cables {
+            command.arg(format!("--network-veth-extra={outside}:{inside}"));
+        }
         for (from, to) in &spec.binds {
             command.arg(format!("--bind-ro={}:{to}", from.display()));
         }
@@ -83,6 +100,7 @@ impl Container {
         let mut container = Self { child, init: Pid::from_raw(0), root: spec.root.clone(), log, started: Instant::now() };
         let end = Instant::now() + timeout;
         container.init = container.find_init(end)?;
+        plug()?;
         loop {
             let state = container.run_as("root", &["/usr/bin/systemctl", "is-system-running"])?;
             if matches!(state.stdout.trim(), "running" | "degraded") {

@@ -6,18 +6,24 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::StreamExt;
 use warden_domain::{Problem, ProblemKind};
 use zbus::{Connection, ObjectPath, OwnedObjectPath};
 
 use super::{
     observe,
     profile::Identity,
-    proxies::{IN_MEMORY_BLOCKED, ManagerProxy, ObjectManagerProxy, Objects, ProfileProxy, ProfilesProxy, ROLLBACK_DELETES_NEW, Settings, TO_DISK},
+    proxies::{
+        DeviceProxy, IN_MEMORY_BLOCKED, ManagerProxy, ObjectManagerProxy, Objects, ProfileProxy, ProfilesProxy, ROLLBACK_DELETES_NEW, Settings,
+        TO_DISK,
+    },
 };
 use crate::bus::{Bus, said};
 
 const NAME: &str = "NetworkManager";
 const LOOK: Duration = Duration::from_millis(200);
+/// The signal of a failure comes within this; without one the listing of objects decides.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Why a device could not use its settings, by the service's number.
 const REASONS: &[(u32, &str)] = &[
@@ -139,28 +145,36 @@ impl Driver {
 
     /// Puts a profile into use on a device and waits for the outcome.
     pub async fn activate(&self, profile: &OwnedObjectPath, device: &OwnedObjectPath, limit: Duration) -> Result<(), Problem> {
-        let any = ObjectPath::try_from("/").map_err(|e| said(NAME, "be reached", &e))?;
+        let unreachable = |e: zbus::Error| said(NAME, "be reached", &e);
+        let any = ObjectPath::try_from("/").map_err(unreachable)?;
+        let bus = self.bus.get().await?;
+        let watched = DeviceProxy::builder(&bus).path(device.clone()).build().await.map_err(unreachable)?;
+        // A device that failed goes on to something else at once; only the signal says why, so it is listened to from before the call.
+        let mut news = watched.receive_state_changed().await.map_err(unreachable)?;
         let begun = self.manager().await?.activate_connection(&profile.as_ref(), &device.as_ref(), &any).await;
         let active = begun.map_err(|e| said(NAME, "put the new settings into use", &e))?;
-        let until = Instant::now() + limit;
+        let started = Instant::now();
+        let until = started + limit;
         loop {
+            if let Ok(Some(change)) = tokio::time::timeout(LOOK, news.next()).await
+                && let Ok(args) = change.args()
+                && args.new == observe::FAILED
+            {
+                return Err(unusable(args.reason));
+            }
             let objects = self.objects().await?;
             let Some(port) = observe::ports(&objects).into_iter().find(|p| p.device == *device) else {
                 return Err(Problem::new(ProblemKind::SystemService, "The port is gone while it was being changed.").hint("Check the adapter."));
             };
-            let ours = port.active.as_ref() == Some(&active);
-            match port.state {
-                observe::ACTIVATED if ours => return Ok(()),
-                // The device fails and at once goes on to another profile or to none: the new one is no longer in use.
-                observe::FAILED => return Err(unusable(port.reason)),
-                _ if !ours && !objects.contains_key(&active) => return Err(unusable(port.reason)),
+            match (port.state, port.active.as_ref() == Some(&active)) {
+                (observe::ACTIVATED, true) => return Ok(()),
+                (_, false) if !objects.contains_key(&active) && started.elapsed() > GRACE => return Err(unusable(port.reason)),
                 _ => {}
             }
             if Instant::now() >= until {
                 return Err(Problem::new(ProblemKind::SystemService, "The new settings were not in use in time.")
                     .hint("For DHCP, check that a server answers on this network."));
             }
-            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -9,8 +9,8 @@ pub type Settings = HashMap<String, HashMap<String, OwnedVariant>>;
 /// Every object with the properties of its interfaces.
 pub type Objects = HashMap<OwnedObjectPath, HashMap<String, HashMap<String, OwnedVariant>>>;
 
-/// Checkpoint flags: profiles made after it are deleted, devices newly connected are disconnected.
-pub const ROLLBACK_DELETES_NEW: u32 = 2 | 4;
+/// Checkpoint flag: profiles made after it are deleted. (The flag that disconnects new devices is for checkpoints of all devices only.)
+pub const ROLLBACK_DELETES_NEW: u32 = 2;
 /// Keep a new profile in memory only, and do not connect with it by itself.
 pub const IN_MEMORY_BLOCKED: u32 = 0x2 | 0x20;
 /// Write a profile to disk.
@@ -61,4 +61,10 @@ pub trait Profile {
     fn get_settings(&self) -> zbus::Result<Settings>;
     fn update2(&self, settings: &Settings, flags: u32, args: &HashMap<&str, OwnedVariant>) -> zbus::Result<HashMap<String, OwnedVariant>>;
     fn delete(&self) -> zbus::Result<()>;
+}
+
+#[proxy(interface = "org.freedesktop.NetworkManager.Device", default_service = "org.freedesktop.NetworkManager", assume_defaults = false)]
+pub trait Device {
+    #[zbus(signal)]
+    fn state_changed(&self, new: u32, old: u32, reason: u32) -> zbus::Result<()>;
 }
