@@ -76,7 +76,9 @@ impl Recovery for Access {
         let found = self.store.read(move |db| accounts::by_username(db, &name)).await?;
         let Some(account) = found.filter(|account| account.role == Role::Admin && account.disabled_at.is_none()) else {
             let names = self.admin_names().await?.join(", ");
-            return Err(Problem::new(ProblemKind::NotFound, "There is no admin of this name.").hint(format!("Admins here: {names}.")).param("username"));
+            return Err(Problem::new(ProblemKind::NotFound, "There is no admin of this name.")
+                .hint(format!("Admins here: {names}."))
+                .param("username"));
         };
         let hash = self.hasher.hash(password).await?;
         self.slowdown().succeeded(from.into());

@@ -1,11 +1,6 @@
 //! The password reset that an admin reset at the local screen opens.
 
-use axum::{
-    Json,
-    extract::State,
-    http::StatusCode,
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warden_access::http::{ProblemResponse, Visitor};

@@ -137,7 +137,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_system_bus_the_sentence_says_what_did_not_happen() {
-        let problem = answered::<()>("Nothing was changed", "the root helper", async { Err(zbus::Error::Failure("no bus".into())) }).await.unwrap_err();
+        let problem =
+            answered::<()>("Nothing was changed", "the root helper", async { Err(zbus::Error::Failure("no bus".into())) }).await.unwrap_err();
         assert_eq!(problem.kind, ProblemKind::SystemService);
         assert!(problem.full_text().contains("Nothing was changed: the root helper cannot be reached") && problem.hint.is_some());
     }

@@ -1,7 +1,7 @@
 //! A running guest. Starting it makes the run's overlay disks and a fresh firmware variable store; dropping it kills QEMU.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -20,6 +20,8 @@ pub struct Guest {
     serial: SerialLog,
     qmp: Qmp,
     shell: PathBuf,
+    keys: PathBuf,
+    typing: Option<UnixStream>,
     run_dir: PathBuf,
     // Sockets need short paths, so they live apart from the run folder and vanish with the guest.
     _sockets: tempfile::TempDir,
@@ -53,8 +55,14 @@ impl Guest {
         if let crate::Boot::Direct(direct) = &machine.boot {
             binds.extend([direct.kernel.clone(), direct.initrd.clone()]);
         }
-        let run =
-            RunFiles { vars, overlays, console: run_dir.join("console.log"), shell: sockets.path().join("shell"), qmp: sockets.path().join("qmp") };
+        let run = RunFiles {
+            vars,
+            overlays,
+            console: run_dir.join("console.log"),
+            keys: sockets.path().join("keys"),
+            shell: sockets.path().join("shell"),
+            qmp: sockets.path().join("qmp"),
+        };
         let log = run_dir.join("qemu.log");
         let said = File::create(&log).map_err(VmError::io("cannot write QEMU's log", &log))?;
         let also = said.try_clone().map_err(VmError::io("cannot write QEMU's log", &log))?;
@@ -70,9 +78,17 @@ impl Guest {
             .map_err(|source| VmError::Start { program: "QEMU".into(), source, way_out: "run `warden-image builder` first, as root" })?;
         let ready = connect(&run.qmp, &mut child, &log).and_then(|()| Qmp::connect(&run.qmp));
         match ready {
-            Ok(qmp) => {
-                Ok(Self { child, started, serial: SerialLog::at(run.console), qmp, shell: run.shell, run_dir: run_dir.to_owned(), _sockets: sockets })
-            }
+            Ok(qmp) => Ok(Self {
+                child,
+                started,
+                serial: SerialLog::at(run.console),
+                qmp,
+                shell: run.shell,
+                keys: run.keys,
+                typing: None,
+                run_dir: run_dir.to_owned(),
+                _sockets: sockets,
+            }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -106,6 +122,24 @@ impl Guest {
     pub fn wait_after(&mut self, mark: usize, pattern: &str, timeout: Duration) -> Result<String, VmError> {
         let child = &mut self.child;
         self.serial.wait(pattern, mark, timeout, || matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Types on the first serial port, as somebody at a terminal would. Before the system is up the firmware and the loader listen
+    /// there: wait for the screen first.
+    ///
+    /// # Errors
+    /// When the port cannot be reached.
+    pub fn type_serial(&mut self, text: &str) -> Result<(), VmError> {
+        if self.typing.is_none() {
+            let failed = || VmError::io("cannot reach the guest's first serial port", &self.keys);
+            let stream = UnixStream::connect(&self.keys).map_err(failed())?;
+            let mut heard = stream.try_clone().map_err(failed())?;
+            // What the port says is in the log already; unread it would hold the guest up. The thread ends with the guest.
+            std::thread::spawn(move || io::copy(&mut heard, &mut io::sink()));
+            self.typing = Some(stream);
+        }
+        let sent = self.typing.as_mut().map(|stream| stream.write_all(text.as_bytes()));
+        sent.unwrap_or(Ok(())).map_err(VmError::io("cannot type on the guest's first serial port", &self.keys))
     }
 
     /// Seconds since power-on.

@@ -61,7 +61,10 @@ impl Machine {
 pub(crate) struct RunFiles {
     pub(crate) vars: PathBuf,
     pub(crate) overlays: Vec<PathBuf>,
+    /// Everything the first serial port said.
     pub(crate) console: PathBuf,
+    /// The socket into which one can type on it.
+    pub(crate) keys: PathBuf,
     pub(crate) shell: PathBuf,
     pub(crate) qmp: PathBuf,
 }
@@ -75,7 +78,12 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     add(&["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-display", "none"]);
     add(&["-smp", &machine.cpus.to_string(), "-m", &machine.memory_mib.to_string()]);
     add(&["-device", "virtio-rng-pci", "-device", "i6300esb", "-watchdog-action", "reset"]);
-    add(&["-chardev", &format!("file,id=console,path={}", text(&run.console)), "-serial", "chardev:console"]);
+    add(&[
+        "-chardev",
+        &format!("socket,id=console,server=on,wait=off,path={},logfile={},logappend=off", text(&run.keys), text(&run.console)),
+        "-serial",
+        "chardev:console",
+    ]);
     add(&["-chardev", &format!("socket,id=shell,server=on,wait=off,path={}", text(&run.shell)), "-serial", "chardev:shell"]);
     add(&["-qmp", &format!("unix:{},server=on,wait=off", text(&run.qmp))]);
     match &machine.boot {
@@ -109,7 +117,14 @@ mod tests {
     use super::*;
 
     fn run() -> RunFiles {
-        RunFiles { vars: "/r/vars".into(), overlays: vec!["/r/a,b.qcow2".into()], console: "/r/c".into(), shell: "/r/s".into(), qmp: "/r/q".into() }
+        RunFiles {
+            vars: "/r/vars".into(),
+            overlays: vec!["/r/a,b.qcow2".into()],
+            console: "/r/c".into(),
+            keys: "/r/k".into(),
+            shell: "/r/s".into(),
+            qmp: "/r/q".into(),
+        }
     }
 
     #[test]
