@@ -171,17 +171,21 @@ impl Container {
     }
 
     fn find_init(&mut self, end: Instant) -> Result<Pid, VmError> {
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
         loop {
-            let text = std::fs::read_to_string(&children).unwrap_or_default();
-            // systemd-nspawn starts through a child that goes away again; the one to be found is number 1 of its own process space.
-            let first = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| is_first(&status));
-            if let Some(pid) = text.split_whitespace().find(first).and_then(|pid| pid.parse().ok()) {
-                return Ok(Pid::from_raw(pid));
+            if let Some(init) = self.present_init() {
+                return Ok(init);
             }
             self.check(end, "the container's first process")?;
             std::thread::sleep(Duration::from_millis(30));
         }
+    }
+
+    /// The system manager that runs now.
+    fn present_init(&self) -> Option<Pid> {
+        let text = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id())).unwrap_or_default();
+        // systemd-nspawn starts through a child that goes away again; the one to be found is number 1 of its own process space.
+        let first = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| is_first(&status));
+        text.split_whitespace().find(first).and_then(|pid| pid.parse().ok()).map(Pid::from_raw)
     }
 
     fn check(&mut self, end: Instant, what: &str) -> Result<(), VmError> {
@@ -197,8 +201,9 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if self.init.as_raw() > 0 && matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill(self.init, Signal::SIGKILL);
+        // Looked up anew: a container that restarted itself has another first process, and the old number may be somebody else's.
+        if let (Ok(None), Some(init)) = (self.child.try_wait(), self.present_init()) {
+            let _ = kill(init, Signal::SIGKILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -19,9 +19,9 @@ pub struct Guest {
     started: Instant,
     serial: SerialLog,
     qmp: Qmp,
+    shell: PathBuf,
     line: PathBuf,
     typing: Option<UnixStream>,
-    shell: PathBuf,
     run_dir: PathBuf,
     // Sockets need short paths, so they live apart from the run folder and vanish with the guest.
     _sockets: tempfile::TempDir,
@@ -127,6 +127,24 @@ impl Guest {
         self.serial.wait(pattern, mark, timeout, || matches!(child.try_wait(), Ok(None)))
     }
 
+    /// Types on the first serial port, as somebody at a terminal would. Before the system is up the firmware and the loader listen
+    /// there: wait for the screen first.
+    ///
+    /// # Errors
+    /// When the port cannot be reached.
+    pub fn type_serial(&mut self, text: &str) -> Result<(), VmError> {
+        if self.typing.is_none() {
+            let failed = || VmError::io("cannot reach the guest's first serial port", &self.line);
+            let stream = UnixStream::connect(&self.line).map_err(failed())?;
+            let mut heard = stream.try_clone().map_err(failed())?;
+            // What the port says is in the log already; unread it would hold the guest up. The thread ends with the guest.
+            std::thread::spawn(move || io::copy(&mut heard, &mut io::sink()));
+            self.typing = Some(stream);
+        }
+        let sent = self.typing.as_mut().map(|stream| stream.write_all(text.as_bytes()));
+        sent.unwrap_or(Ok(())).map_err(VmError::io("cannot type on the guest's first serial port", &self.line))
+    }
+
     /// Seconds since power-on.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
@@ -160,15 +178,7 @@ impl Guest {
     /// # Errors
     /// When the port cannot be reached.
     pub fn type_line(&mut self, text: &str) -> Result<(), VmError> {
-        if self.typing.is_none() {
-            let line = self.serial_line()?;
-            let mut heard = line.try_clone().map_err(VmError::io("cannot use the guest's first serial port", &self.line))?;
-            // The log has it all; here it is only taken, so that the guest does not wait. Ends with the guest.
-            std::thread::spawn(move || io::copy(&mut heard, &mut io::sink()));
-            self.typing = Some(line);
-        }
-        let Some(line) = &mut self.typing else { return Ok(()) };
-        line.write_all(format!("{text}\n").as_bytes()).map_err(VmError::io("cannot write to the guest's first serial port", &self.line))
+        self.type_serial(&format!("{text}\n"))
     }
 
     /// Opens the root shell of the test flavour. One can be open at a time.

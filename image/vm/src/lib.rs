@@ -21,7 +21,6 @@ pub use error::VmError;
 pub use guest::Guest;
 pub use lan::Lan;
 pub use machine::{Boot, DirectBoot, Drive, Forward, Machine};
-pub use machine::{Boot, DirectBoot, Forward, Machine};
 pub use patience::quiet;
 pub use qmp::Qmp;
 pub use serial::SerialLog;

@@ -88,6 +88,7 @@ impl Machine {
 pub(crate) struct RunFiles {
     pub(crate) vars: PathBuf,
     pub(crate) overlays: Vec<PathBuf>,
+    /// Everything the first serial port said.
     pub(crate) console: PathBuf,
     pub(crate) line: PathBuf,
     pub(crate) shell: PathBuf,

@@ -159,6 +159,16 @@ impl Console {
         self.keep_session(&reply)
     }
 
+    /// Sets the password of [`ADMIN`] with the code of an admin reset and keeps the session.
+    ///
+    /// # Errors
+    /// A sentence that quotes the refusal.
+    pub fn reset_password(&mut self, code: &str) -> Result<(), String> {
+        let body = json!({"reset_code": code, "username": ADMIN, "password": PASSWORD});
+        let reply = self.expect("POST", "/api/auth/reset", Some(&body), &[200])?;
+        self.keep_session(&reply)
+    }
+
     fn keep_session(&mut self, reply: &Reply) -> Result<(), String> {
         let cookie = reply
             .headers
