@@ -16,8 +16,9 @@ const BUDGETS: &[(&str, f64)] = &[
     ("warden-confirm.service", 5.0),
 ];
 
-/// Runs as root by its nature: makes folders with owners before anything else runs, and ends.
-const EXEMPT: &[&str] = &["warden-dirs@.service"];
+/// Run as root by their nature: one makes folders with owners before anything else runs, and ends; the other writes whole disks, from a
+/// stick only, where nothing else runs.
+const EXEMPT: &[&str] = &["warden-dirs@.service", "warden-install.service"];
 
 fn units() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../image/overlay/usr/lib/systemd/system")

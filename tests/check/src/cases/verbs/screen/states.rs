@@ -12,7 +12,7 @@ use crate::stage::{Stage, Task};
 
 /// Runs the case.
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    if stage.appliance(Flavour::Test, PackKind::Signed, &task.log).and_then(|box_| done(box_))? {
+    if stage.appliance(Flavour::Test, PackKind::Signed, &task.log).and_then(done)? {
         // A case before this one has claimed the machine; this one needs one that nobody has.
         stage.unplug();
     }
