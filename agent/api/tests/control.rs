@@ -23,11 +23,14 @@ async fn the_description_lists_every_path_and_no_other() {
     }
     paths.sort();
     let expected = [
+        "DELETE /api/issues/{id}/dismiss",
         "DELETE /api/models/{id}",
         "DELETE /api/tokens/{id}",
+        "GET /api/alerts",
         "GET /api/auth/session",
         "GET /api/csrf",
         "GET /api/events",
+        "GET /api/issues",
         "GET /api/models",
         "GET /api/models/candidates",
         "GET /api/models/{id}",
@@ -37,14 +40,19 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/tokens",
         "GET /api/tokens/{id}",
         "GET /healthz",
+        "POST /api/alerts/test",
         "POST /api/auth/login",
         "POST /api/auth/logout",
         "POST /api/chat/completions",
+        "POST /api/issues/check",
+        "POST /api/issues/{id}/dismiss",
+        "POST /api/issues/{id}/fix",
         "POST /api/models",
         "POST /api/models/{id}/load",
         "POST /api/models/{id}/unload",
         "POST /api/setup/claim",
         "POST /api/tokens",
+        "PUT /api/alerts",
     ];
     assert_eq!(paths, expected);
 }
