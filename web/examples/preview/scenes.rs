@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use warden_domain::{
     engine::{EngineKind, EnginePack, PackState},
+    issue::{Fix, IssueCode},
     model::StateWord,
     units::Tokens,
     usage::UsageTotals,
@@ -36,7 +37,14 @@ fn usage(requests: u64, uncounted: u64, prompt: u64, cached: u64, completion: u6
 fn busy(world: &World) {
     let smol = world.add_model("smollm2-135m", Some("SmolLM2 135M Instruct"), Some(StateWord::Running));
     let qwen = world.add_model("qwen3-0.6b", Some("Qwen3 0.6B"), Some(StateWord::Loading));
-    world.add_model("gemma-3-270m", Some("Gemma 3 270M it"), Some(StateWord::Failed));
+    let gemma = world.add_model("gemma-3-270m", Some("Gemma 3 270M it"), Some(StateWord::Failed));
+    world.add_issue(
+        IssueCode::ModelFailed,
+        gemma.as_str(),
+        "The model gemma-3-270m failed. The engine was killed (signal 9).",
+        Some(Fix::LoadModel(gemma.clone())),
+    );
+    world.add_issue(IssueCode::DataDiskNearlyFull, "data", "The disk with the models is nearly full: 31.0 GiB of 953.9 GiB are free.", None);
     world.add_model("embedder", None, None);
     world.add_model("phi-4-mini-instruct-with-a-long-name", Some("Phi 4 mini instruct"), Some(StateWord::Stopped));
     world.add_key("first-key", usage(1_284, 0, 2_912_400, 2_041_077, 402_118), true, false);

@@ -1,4 +1,5 @@
 //! A script that talks to the API through the gate.
+#![allow(dead_code, reason = "each test file needs another part of it")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -119,6 +120,10 @@ impl Script {
 
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(router(&self.world), "DELETE", path, Body::empty()).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send(router(&self.world), "PUT", path, Body::from(body.to_string())).await
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {

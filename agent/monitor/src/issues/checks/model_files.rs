@@ -21,7 +21,7 @@ fn decide(looks: &[(Model, FileLook)]) -> Vec<Finding> {
             ),
             FileLook::Changed { now } => (
                 IssueCode::ModelFileChanged,
-                format!("The file of the model {name} has {now} now; it had {} when the model was registered.", model.facts.size),
+                format!("The file of the model {name} has {} bytes now; it had {} when the model was registered.", now.0, model.facts.size.0),
                 "Copy the original file back. If the new file is wanted, remove the model from the list and add it again.",
             ),
         };
@@ -78,6 +78,6 @@ mod tests {
         ];
         let found = decide(&looks);
         assert_eq!(found.iter().map(|f| f.code).collect::<Vec<_>>(), [IssueCode::ModelFileMissing, IssueCode::ModelFileChanged]);
-        assert!(found[0].sentence.contains("/m does not exist") && found[1].sentence.contains("1.0 KiB"));
+        assert!(found[0].sentence.contains("/m does not exist") && found[1].sentence.contains("2048 bytes now; it had 1024"));
     }
 }

@@ -45,7 +45,13 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<BT
     // Only this thread joins the container's network; what it starts is there as well.
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| watch(&container, &task.log, result));
-        inside.join().unwrap_or_else(|_| Err("the watcher inside the container broke off".to_owned()))
+        let seen = inside.join().unwrap_or_else(|_| Err("the watcher inside the container broke off".to_owned()));
+        for unit in ["warden-agent.service", TIME] {
+            if let Ok(journal) = container.run_as("root", &["/usr/bin/journalctl", "--no-pager", "--lines=60", "--unit", unit]) {
+                task.log.line(format!("the journal of {unit}:\n{}{}", journal.stdout, journal.stderr));
+            }
+        }
+        seen
     })
 }
 
@@ -125,7 +131,12 @@ fn watch(container: &Container, log: &CaseLog, result: &mut CaseResult) -> Resul
         console.expect("POST", &format!("/api/issues/{id}/fix"), None, &[202]).map(drop)
     };
     watch.caused(result, "time_service_stopped", TIME, stop, click)?;
-    let active = root(&["/usr/bin/systemctl", "is-active", TIME])?;
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut active = root(&["/usr/bin/systemctl", "is-active", TIME])?;
+    while active == "activating" && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(200));
+        active = root(&["/usr/bin/systemctl", "is-active", TIME])?;
+    }
     result.expect(active == "active", format!("one click started the time service ({active})"));
 
     let no_gateway = || ip("route del default", log);

@@ -1,0 +1,176 @@
+//! The room over a real store and ports in memory: what is found is kept, told once, and survives restarts.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../../../tests/fakes/ports.rs"]
+mod ports;
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use ports::World;
+use warden_domain::{
+    alert::{Alerts, DeliveryState, NewAlertConfig},
+    ids::AccountId,
+    issue::{Check, Finding, IssueCode, Issues, Looked},
+    model::StateWord,
+};
+use warden_monitor::{Appliance, Monitor, MonitorParts};
+use warden_store::Store;
+
+/// A check whose answer a test sets.
+struct Told(Arc<Mutex<Looked>>);
+
+#[async_trait]
+impl Check for Told {
+    fn codes(&self) -> &'static [IssueCode] {
+        &[IssueCode::UnitFailed]
+    }
+
+    async fn look(&self) -> Looked {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+struct Bench {
+    folder: tempfile::TempDir,
+    world: World,
+    answer: Arc<Mutex<Looked>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), world: World::claimed(), answer: Arc::new(Mutex::new(Looked::Seen(Vec::new()))) }
+    }
+
+    fn fail(&self, unit: &str) {
+        let finding = Finding {
+            code: IssueCode::UnitFailed,
+            subject: unit.into(),
+            sentence: format!("The system service {unit} failed."),
+            hint: "Restart.".into(),
+            fix: None,
+        };
+        *self.answer.lock().unwrap() = Looked::Seen(vec![finding]);
+    }
+
+    fn heal(&self) {
+        *self.answer.lock().unwrap() = Looked::Seen(Vec::new());
+    }
+
+    /// The room over the bench's store, as after a start of the agent. The check of services is the bench's own, so it comes last.
+    async fn start(&self) -> (Arc<Monitor>, Store) {
+        let store = Store::open(self.folder.path()).unwrap();
+        let ports = Arc::new(self.world.clone());
+        let monitor = Monitor::start(MonitorParts {
+            store: store.clone(),
+            changes: self.world.changes.clone(),
+            registry: ports.clone(),
+            serving: ports.clone(),
+            engines: ports,
+            appliance: Appliance::No,
+            data_dir: self.folder.path().to_owned(),
+            state_dir: self.folder.path().to_owned(),
+            addresses: Arc::new(Vec::<IpAddr>::new),
+            loopback_only: true,
+            box_name: Arc::new(|| "test-box".to_owned()),
+            version: "0",
+            more_checks: vec![Arc::new(Told(self.answer.clone()))],
+        })
+        .await
+        .unwrap();
+        (monitor, store)
+    }
+}
+
+fn admin() -> AccountId {
+    AccountId::from_stored("acc_ada")
+}
+
+fn failed(monitor: &Monitor) -> Vec<String> {
+    let board = monitor.board();
+    board.open.iter().filter(|issue| issue.finding.code == IssueCode::UnitFailed).map(|issue| issue.id.to_string()).collect()
+}
+
+#[tokio::test]
+async fn an_issue_keeps_its_identity_over_a_restart_and_ends_after_it() {
+    let bench = Bench::new();
+    bench.fail("a.service");
+    let (monitor, store) = bench.start().await;
+    monitor.check_now().await.unwrap();
+    let before = failed(&monitor);
+    assert_eq!(before.len(), 1);
+    drop(monitor);
+    store.close().await;
+
+    let (monitor, _store) = bench.start().await;
+    assert_eq!(failed(&monitor), before, "it is there before the first look");
+    monitor.check_now().await.unwrap();
+    assert_eq!(failed(&monitor), before);
+    bench.heal();
+    monitor.check_now().await.unwrap();
+    assert!(failed(&monitor).is_empty());
+    assert_eq!(monitor.resolved(10).await.unwrap()[0].id.to_string(), before[0]);
+}
+
+#[tokio::test]
+async fn a_model_that_dies_is_an_issue_within_a_moment_without_being_asked_for() {
+    let bench = Bench::new();
+    let (monitor, _store) = bench.start().await;
+    monitor.check_now().await.unwrap();
+    bench.world.add_model("tiny", None, Some(StateWord::Failed));
+    let begun = Instant::now();
+    while !monitor.board().open.iter().any(|issue| issue.finding.code == IssueCode::ModelFailed) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "no issue after 10 s");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_alert_is_queued_once_per_appearance_also_over_a_restart() {
+    let bench = Bench::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (monitor, store) = bench.start().await;
+    let url = format!("http://127.0.0.1:{port}/");
+    let secret = monitor.set(&admin(), NewAlertConfig { enabled: true, url, codes: None, new_secret: false }).await.unwrap();
+    assert!(secret.unwrap().expose().starts_with("whsec_"));
+    bench.fail("a.service");
+    monitor.check_now().await.unwrap();
+    monitor.check_now().await.unwrap();
+    drop(monitor);
+    store.close().await;
+
+    let (monitor, _store) = bench.start().await;
+    monitor.check_now().await.unwrap();
+    bench.heal();
+    monitor.check_now().await.unwrap();
+    let state = monitor.state(20).await.unwrap();
+    let events: Vec<&str> = state.latest.iter().map(|delivery| delivery.event.as_str()).collect();
+    assert_eq!(events, ["issue.resolved", "issue.opened"]);
+    assert_eq!(state.waiting, 2);
+
+    let off = NewAlertConfig { enabled: false, url: String::new(), codes: None, new_secret: false };
+    assert!(monitor.set(&admin(), off).await.unwrap().is_none());
+    let state = monitor.state(20).await.unwrap();
+    assert!(state.waiting == 0 && state.latest.iter().all(|delivery| matches!(delivery.state, DeliveryState::GivenUp { .. })));
+}
+
+#[tokio::test]
+async fn whoever_dismisses_an_issue_that_is_over_is_told_so() {
+    let bench = Bench::new();
+    bench.fail("a.service");
+    let (monitor, _store) = bench.start().await;
+    monitor.check_now().await.unwrap();
+    let id = monitor.board().open.iter().find(|issue| issue.finding.code == IssueCode::UnitFailed).unwrap().id.clone();
+    let dismissed = monitor.dismiss(&admin(), &id, Some("known")).await.unwrap();
+    assert_eq!(dismissed.dismissed.unwrap().reason.as_deref(), Some("known"));
+    let open = monitor.board();
+    assert!(open.open.iter().any(|issue| issue.id == id) && open.open.iter().all(|issue| issue.id != id || !issue.needs_somebody()));
+    bench.heal();
+    monitor.check_now().await.unwrap();
+    assert_eq!(monitor.recall(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
+    assert_eq!(monitor.fix(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
+}
