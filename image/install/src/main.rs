@@ -144,12 +144,13 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
     talk::show(screens, &disks);
     let parsed = answer::parse(bytes);
     let install_id = parsed.as_ref().ok().map(|answer| answer.install_id.clone());
-    let decided = parsed.map_err(|error| (error.to_string(), None)).and_then(|answer| match choose_patiently(bench, &answer, disks) {
+    let decided = parsed.map_err(|error| Box::new((error.to_string(), None))).and_then(|answer| match choose_patiently(bench, &answer, disks) {
         Ok(disk) => Ok((answer, disk)),
-        Err((refusal, disk)) => Err((refusal.to_string(), disk)),
+        Err(refused) => Err(Box::new((refused.0.to_string(), refused.1))),
     });
     let (report, rest) = match decided {
-        Err((sentence, disk)) => {
+        Err(refused) => {
+            let (sentence, disk) = *refused;
             screens.say(&format!("Refused: {sentence}. Nothing was written to any disk."));
             (bench.report(Outcome::Refused, install_id, disk.as_ref(), None, Some(sentence)), None)
         }
@@ -171,11 +172,11 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
 }
 
 /// The disk an answer means. One that is missing gets a moment more: controllers and cables take their time.
-fn choose_patiently(bench: &Bench, answer: &Answer, mut disks: Vec<Disk>) -> Result<Disk, (Refusal, Option<Disk>)> {
+fn choose_patiently(bench: &Bench, answer: &Answer, mut disks: Vec<Disk>) -> Result<Disk, Box<(Refusal, Option<Disk>)>> {
     let needed = bench.layout.needed();
     if matches!(choose::decide(&disks, answer, needed), Err(Refusal::Missing { .. })) {
         std::thread::sleep(Duration::from_secs(3));
         disks = bench.disks();
     }
-    choose::decide(&disks, answer, needed).cloned().map_err(|refusal| (refusal, choose::select(&disks, &answer.target).ok().cloned()))
+    choose::decide(&disks, answer, needed).cloned().map_err(|refusal| Box::new((refusal, choose::select(&disks, &answer.target).ok().cloned())))
 }

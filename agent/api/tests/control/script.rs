@@ -122,10 +122,6 @@ impl Script {
         self.send(router(&self.world), "DELETE", path, Body::empty()).await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.send(router(&self.world), "PUT", path, Body::from(body.to_string())).await
-    }
-
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(router(&self.world), "POST", path, Body::from(body.to_string())).await
     }
