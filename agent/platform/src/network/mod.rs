@@ -105,8 +105,15 @@ pub struct NetworkRoom {
     trial: Mutex<Option<Arc<Trial>>>,
     /// Itself, for the task that follows a trial.
     me: Weak<Self>,
-    /// One change, confirmation or undoing at a time.
-    turn: tokio::sync::Mutex<()>,
+    /// One change, confirmation or undoing at a time; inside, whether what an agent before this one left was cleared up.
+    turn: tokio::sync::Mutex<Cleared>,
+}
+
+/// What an agent before this one left is ended before this one begins anything: the two would look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cleared {
+    No,
+    Yes,
 }
 
 impl NetworkRoom {
@@ -121,17 +128,12 @@ impl NetworkRoom {
             state_dir: parts.state_dir,
             console_url: parts.console_url,
             trial: Mutex::new(None),
-            turn: tokio::sync::Mutex::new(()),
+            turn: tokio::sync::Mutex::new(Cleared::No),
         });
         let clearing = room.clone();
         tokio::spawn(async move {
-            loop {
-                let turn = clearing.turn.lock().await;
-                match clearing.clear_up().await {
-                    Ok(()) => break,
-                    Err(problem) => tracing::debug!(%problem, "the network service is not there yet"),
-                }
-                drop(turn);
+            while let Err(problem) = clearing.clear_up(&mut *clearing.turn.lock().await).await {
+                tracing::debug!(%problem, "the network service is not there yet");
                 tokio::time::sleep(RETRY).await;
             }
         });
@@ -169,7 +171,10 @@ impl NetworkRoom {
     }
 
     /// Understands and ends what an agent before this one began, and removes doubles that a power cut left.
-    async fn clear_up(&self) -> Result<(), Problem> {
+    async fn clear_up(&self, cleared: &mut Cleared) -> Result<(), Problem> {
+        if *cleared == Cleared::Yes {
+            return Ok(());
+        }
         let objects = self.driver.objects().await?;
         if let Some(record) = self.kept::<TrialRecord>(TRIAL).await? {
             let checkpoint = observe::checkpoints(&objects).into_iter().find(|path| path.as_str() == record.checkpoint);
@@ -181,7 +186,9 @@ impl NetworkRoom {
             tracing::info!(interface = record.interface, ?what, "a network change of an agent before this one was ended");
             self.end(&trial::ending(&record, what, clock::now()), None, "network.leftover").await?;
         }
-        self.driver.remove_doubles().await
+        self.driver.remove_doubles().await?;
+        *cleared = Cleared::Yes;
+        Ok(())
     }
 
     async fn seen(&self) -> Result<Vec<observe::Seen>, Problem> {
@@ -245,10 +252,12 @@ impl NetworkRoom {
             if *trial.stage.borrow() == Stage::Over {
                 return;
             }
-            let undone = self.driver.roll_back(&trial.checkpoint).await;
-            let sentence = match undone {
+            let sentence = match self.driver.roll_back(&trial.checkpoint).await {
                 Ok(()) => format!("{} The old settings are back.", problem.full_text()),
-                Err(_) => format!("{} The old settings come back by themselves within the time for the confirmation.", problem.full_text()),
+                Err(cause) => {
+                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
+                    format!("{} The old settings come back by themselves within the time for the confirmation.", problem.full_text())
+                }
             };
             self.finish(&trial, false, sentence, "network.failed").await;
             return;
@@ -317,6 +326,10 @@ impl NetworkRoom {
 #[async_trait]
 impl Network for NetworkRoom {
     async fn document(&self) -> NetworkDocument {
+        // Right after a start the end of an older change may not be written yet; a reader should not miss it.
+        if let Ok(mut turn) = self.turn.try_lock() {
+            let _told_by_the_listing_below = self.clear_up(&mut turn).await;
+        }
         let (unavailable, interfaces) = match self.seen().await {
             Ok(ports) => (None, ports.into_iter().map(|p| p.interface).collect::<Vec<_>>()),
             Err(problem) => (Some(problem.full_text()), Vec::new()),
@@ -414,7 +427,8 @@ impl NetworkRoom {
             .hint("60 suits most networks.")
             .param("confirm"));
         }
-        let _turn = self.turn.lock().await;
+        let mut turn = self.turn.lock().await;
+        self.clear_up(&mut turn).await?;
         if let Some(trial) = self.under_trial() {
             return Err(Problem::new(ProblemKind::Conflict, format!("A change of {} already waits for its confirmation.", trial.interface))
                 .hint("Confirm or undo it first; without a word it is undone by itself."));

@@ -156,7 +156,11 @@ fn power_cut(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     with_bench(stage, task, result, |bench, result| {
         let admin = bench.admin()?;
         let token = apply(&admin, &fixed(NEW, 24, Some(ROUTER)))?;
-        result.expect(bench.client(NEW).wait(TAKES).is_some(), format!("the box answers at {NEW}, not confirmed"));
+        let reached = bench.client(NEW).wait(TAKES).is_some();
+        result.expect(reached, format!("the box answers at {NEW}, not confirmed"));
+        if !reached {
+            bench.keep_journal();
+        }
         bench.power_cut();
         bench.power_on()?;
         result.expect(bench.client(OLD).wait(Duration::from_secs(90)).is_some(), format!("after the power cut it answers at {OLD}"));
