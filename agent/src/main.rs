@@ -5,6 +5,9 @@ mod config;
 mod console_socket;
 mod listeners;
 mod logging;
+mod plain_door;
+mod redirect;
+mod sockets;
 mod status;
 mod wiring;
 

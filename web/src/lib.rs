@@ -10,6 +10,7 @@ mod catalogue;
 mod chat;
 mod engines;
 mod field;
+mod front;
 mod home;
 mod keys;
 mod kit;
@@ -36,10 +37,13 @@ use warden_domain::{
     access::Accounts,
     change::Changes,
     engine::Engines,
+    front::Front,
     key::Keys,
     model::Registry,
     replica::{InFlight, Serving},
 };
+
+pub use front::fingerprint_page;
 
 /// What the agent runs as; decides what the pages may claim about the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,8 @@ pub struct WebParts {
     pub engines: Arc<dyn Engines>,
     /// Requests in flight, for the strip and for what an unload would stop.
     pub flights: Arc<dyn InFlight>,
+    /// Certificate, names, plain port.
+    pub front: Arc<dyn Front>,
     /// News that make live fragments move.
     pub changes: Changes,
     /// Version of the agent.
@@ -104,12 +110,15 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/keys", get(keys::page).post(keys::create))
         .route("/ui/keys/new", get(keys::new))
         .route("/ui/keys/{id}/revoke", get(keys::ask_revoke).post(keys::revoke))
+        .route("/ui/tls", get(front::page).post(front::submit))
+        .route("/ui/tls/ca.crt", get(front::authority))
         .route("/ui/chat", get(chat::page))
         .route("/ui/live/home", get(live::home))
         .route("/ui/live/models", get(live::models))
         .route("/ui/live/models/{id}", get(live::model))
         .route("/ui/live/setup/{id}", get(live::setup))
         .route("/ui/live/keys", get(live::keys))
+        .route("/ui/live/tls", get(live::tls))
         .route("/ui/live/strip", get(live::strip))
         .route("/ui/assets/{hash}/{name}", get(assets::serve));
     if dev {

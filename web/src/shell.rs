@@ -48,6 +48,7 @@ const NAV: &[NavRow] = &[
     ("/ui/models", "models", |t| t.nav_models),
     ("/ui/chat", "chat", |t| t.nav_chat),
     ("/ui/keys", "keys", |t| t.nav_keys),
+    ("/ui/tls", "lock", |t| t.nav_tls),
 ];
 
 impl Shell {

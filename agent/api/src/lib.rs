@@ -5,6 +5,7 @@
 mod body;
 mod chat;
 mod events;
+mod front;
 mod health;
 mod models;
 mod openapi;
@@ -25,7 +26,9 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 use warden_access::http::ProblemResponse;
-use warden_domain::{Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, key::Keys, model::Registry, replica::Serving};
+use warden_domain::{
+    Problem, ProblemKind, access::Accounts, change::Changes, engine::Engines, front::Front, key::Keys, model::Registry, replica::Serving,
+};
 use warden_gateway::Gateway;
 
 /// The ports the API works through.
@@ -41,6 +44,8 @@ pub struct ApiParts {
     pub serving: Arc<dyn Serving>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
+    /// Certificate, names, plain port.
+    pub front: Arc<dyn Front>,
     /// News for event streams.
     pub changes: Changes,
     /// For the console's own chat.
@@ -68,6 +73,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(packs::list))
+        .routes(routes!(front::show, front::configure))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
         .split_for_parts();

@@ -16,6 +16,8 @@ pub enum Topic {
     Engines,
     /// Setup was completed.
     Setup,
+    /// The front door: certificate, names, plain port.
+    Front,
 }
 
 /// The bulletin board of the agent; cheap to clone.

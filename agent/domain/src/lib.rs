@@ -7,6 +7,7 @@ pub mod access;
 pub mod change;
 pub mod clock;
 pub mod engine;
+pub mod front;
 pub mod ids;
 pub mod key;
 pub mod model;

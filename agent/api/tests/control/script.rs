@@ -77,6 +77,7 @@ pub fn router(world: &World) -> Router {
         registry: ports.clone(),
         serving: ports.clone(),
         engines: ports.clone(),
+        front: ports.clone(),
         changes: world.changes.clone(),
         gateway: Gateway::new(parts, GatewayLimits::default()),
         version: "0.0.0-test",
@@ -149,7 +150,7 @@ impl Script {
     }
 
     fn protected(&self, router: Router) -> Router {
-        let hosts = HostRules { names: Vec::new(), any_loopback: true, own_addresses: Arc::new(|_| false) };
+        let hosts = HostRules { own_names: Arc::new(|_| false), any_loopback: true, own_addresses: Arc::new(|_| false) };
         protect(router, Arc::new(self.world.clone()), hosts)
     }
 }

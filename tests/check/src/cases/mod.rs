@@ -48,7 +48,7 @@ pub struct Case {
     pub run: Run,
 }
 
-const fn case(id: &'static str, tier: Tier, run: Run) -> Case {
+pub(crate) const fn case(id: &'static str, tier: Tier, run: Run) -> Case {
     Case { id, tier, run }
 }
 
