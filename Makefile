@@ -78,7 +78,7 @@ packs: ## the signed llama.cpp engine pack
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-image packs
 
-vm: ## builds the image and boots it in QEMU; console on http://127.0.0.1:18080/ui/
+vm: ## builds the image and boots it in QEMU; console on https://127.0.0.1:18443/ui/
 	@$(MAKE) --no-print-directory image
 	@target/debug/warden-image vm --flavour $(FLAVOUR)
 

@@ -6,7 +6,10 @@ mod config;
 mod console_socket;
 mod listeners;
 mod logging;
+mod plain_door;
+mod redirect;
 mod seed;
+mod sockets;
 mod status;
 mod wiring;
 

@@ -7,6 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 use serde::Serialize;
 use warden_domain::{
     access::Accounts,
+    front::Front,
     model::{Registry, StateWord},
     recovery::Recovery,
     replica::Serving,
@@ -19,6 +20,8 @@ pub struct LocalStatus {
     version: &'static str,
     addresses: Vec<IpAddr>,
     console_urls: Vec<String>,
+    /// SHA-256 of the box's own certificate authority; `null` where the console is not encrypted.
+    fingerprint: Option<String>,
     claim_code: Option<String>,
     reset_code: Option<String>,
     admins: Vec<String>,
@@ -45,6 +48,10 @@ pub struct StatusSource {
     pub registry: Arc<dyn Registry>,
     /// For their states.
     pub serving: Arc<dyn Serving>,
+    /// For the fingerprint.
+    pub front: Arc<dyn Front>,
+    /// Whether the console is encrypted.
+    pub encrypted: bool,
     /// Port the console answers on.
     pub port: u16,
     /// True when only loopback is bound; no other address is then shown.
@@ -88,7 +95,8 @@ impl StatusSource {
         LocalStatus {
             name: host_name(),
             version: self.version,
-            console_urls: addresses.iter().map(|ip| url(*ip, self.port)).collect(),
+            console_urls: addresses.iter().map(|ip| url(*ip, self.port, self.encrypted)).collect(),
+            fingerprint: self.front.state().certificates.map(|certificates| certificates.authority_fingerprint),
             addresses,
             claim_code,
             reset_code,
@@ -100,12 +108,17 @@ impl StatusSource {
     }
 }
 
-/// The console's URL at an address.
+/// The console's URL at an address. The port that a browser takes by itself is left out.
 #[must_use]
-pub fn url(ip: IpAddr, port: u16) -> String {
-    match ip {
-        IpAddr::V4(ip) => format!("http://{ip}:{port}/ui/"),
-        IpAddr::V6(ip) => format!("http://[{ip}]:{port}/ui/"),
+pub fn url(ip: IpAddr, port: u16, encrypted: bool) -> String {
+    let host = match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    match (encrypted, port) {
+        (true, 443) => format!("https://{host}/ui/"),
+        (true, _) => format!("https://{host}:{port}/ui/"),
+        (false, _) => format!("http://{host}:{port}/ui/"),
     }
 }
 
@@ -145,7 +158,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_console_url_can_be_typed_into_a_browser() {
-        assert_eq!(url("fd00::1".parse().unwrap(), 8080), "http://[fd00::1]:8080/ui/");
-        assert_eq!(url("10.0.2.15".parse().unwrap(), 8080), "http://10.0.2.15:8080/ui/");
+        assert_eq!(url("fd00::1".parse().unwrap(), 443, true), "https://[fd00::1]/ui/");
+        assert_eq!(url("10.0.2.15".parse().unwrap(), 8080, false), "http://10.0.2.15:8080/ui/");
     }
 }

@@ -16,6 +16,7 @@ use warden_domain::{
     Problem,
     change::Changes,
     engine::Engines,
+    front::{Front, PlainDoor},
     machine::{Machine, NotOurs},
     model::StateWord,
     replica::Serving,
@@ -33,11 +34,15 @@ use warden_platform::{
 };
 use warden_serving::{ServingParts, ServingRoom};
 use warden_store::Store;
+use warden_tls::{Found, FrontRoom};
 
 use crate::{
     admin_reset, claim_folders,
     config::{Config, Listen, Profile},
-    console_socket, listeners, seed,
+    console_socket, listeners,
+    plain_door::Door,
+    redirect, seed,
+    sockets::{self, Socket, Spoken},
     status::{self, StatusSource},
 };
 
@@ -53,7 +58,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         make_dir(dir)?;
     }
     let _locks = claim_folders::claim(&[&config.state_dir, &config.runtime_dir])?;
-    let sockets = listeners::open(&config.listen)?;
+    let (sockets, door) = open_sockets(&config.listen)?;
     let changes = Changes::new();
     let store = Store::open(&config.state_dir)?;
     let ledger = store.ledger(&changes);
@@ -83,7 +88,10 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         GatewayLimits::default(),
     );
 
-    let address = sockets.first().and_then(|s| s.local_addr().ok());
+    let front = open_front(&config, &store, &changes, door.clone()).await?;
+    let tls = warden_tls::server_config(&front)?.map(tokio_rustls::TlsAcceptor::from);
+    let main = sockets.iter().find(|socket| socket.spoken != Spoken::Redirect);
+    let address = main.and_then(|socket| socket.listener.local_addr().ok());
     let loopback_only = address.is_some_and(|a| a.ip().is_loopback());
     let monitor = Monitor::start(MonitorParts {
         store: store.clone(),
@@ -106,17 +114,33 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         recovery: access.clone(),
         registry: models.clone(),
         serving: serving.clone(),
+        front: front.clone(),
+        encrypted: main.is_some_and(|socket| socket.spoken == Spoken::Tls),
         port: address.map_or(8080, |a| a.port()),
         loopback_only,
         version: VERSION,
     };
-    let place = place(&config, &store, &changes, source.port);
-    let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place);
+    let place = place(&config, &store, &changes, source.port, source.encrypted);
+    let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front);
     let (stop, stopped) = watch::channel(false);
     let (cut, cut_seen) = watch::channel(false);
     let mut servers = JoinSet::new();
-    for socket in sockets {
-        servers.spawn(listeners::serve_tcp(socket, router.clone(), stopped.clone(), cut_seen.clone()));
+    for Socket { listener, spoken } in sockets {
+        let (router, tls) = match spoken {
+            Spoken::Plain => (router.clone(), None),
+            Spoken::Redirect => (redirect::router(front.clone(), hosts(&front)), None),
+            Spoken::Tls if tls.is_none() => return Err(Problem::internal("There is an encrypted port but no certificate for it.")),
+            Spoken::Tls => (router.clone(), tls.clone()),
+        };
+        servers.spawn(listeners::serve_tcp(listener, router, tls, stopped.clone(), cut_seen.clone()));
+    }
+    if let Some(door) = &door {
+        let (router, cut_seen) = (router.clone(), cut_seen.clone());
+        door.serve_with(Box::new(move |listener, stop| tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, stop, cut_seen.clone()))));
+    }
+    let front_watch = front.start().await;
+    if let Some(door) = &door {
+        door.forget_unwanted().await;
     }
     let local = console_socket::open(&config.runtime_dir)?;
     servers.spawn(listeners::serve_unix(local, console_socket::router(source.clone()), stopped.clone(), cut_seen.clone()));
@@ -126,7 +150,11 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     wait_for_end().await?;
     tracing::info!("stopping: no new connections; requests in flight may finish");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    front_watch.abort();
     let _ = stop.send(true);
+    if let Some(door) = &door {
+        door.pause().await;
+    }
     gateway.drain(config.drain).await;
     // What is still open now are pages' event streams and idle connections.
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -140,6 +168,33 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     store.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The sockets, and on the appliance the door of its plain port with the socket systemd may have kept for it.
+fn open_sockets(listen: &Listen) -> Result<(Vec<Socket>, Option<Arc<Door>>), Problem> {
+    let sockets = sockets::open(listen)?;
+    if !matches!(listen, Listen::Systemd) {
+        return Ok((sockets, None));
+    }
+    let (mut kept, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().partition(|socket| socket.spoken == Spoken::Plain);
+    Ok((sockets, Some(Door::new(kept.pop().map(|socket| socket.listener)))))
+}
+
+async fn open_front(config: &Config, store: &Store, changes: &Changes, door: Option<Arc<Door>>) -> Result<Arc<FrontRoom>, Problem> {
+    let found = Found { host: Box::new(status::host_name), addresses: Box::new(status::own_addresses) };
+    let folder = matches!(config.listen, Listen::Systemd).then(|| config.state_dir.join("tls"));
+    let door = door.map(|door| door as Arc<dyn PlainDoor>);
+    FrontRoom::open(store.clone(), changes.clone(), found, config.host_names.clone(), folder, door).await
+}
+
+/// Which Host headers are answered.
+fn hosts(front: &Arc<FrontRoom>) -> HostRules {
+    let front = Arc::clone(front);
+    HostRules {
+        own_names: Arc::new(move |name| front.is_own_name(name)),
+        any_loopback: true,
+        own_addresses: Arc::new(|ip: IpAddr| ip.is_loopback() || status::own_addresses().contains(&ip)),
+    }
 }
 
 fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Problem> {
@@ -166,7 +221,7 @@ struct Place {
     time: Arc<TimeRoom>,
 }
 
-fn place(config: &Config, store: &Store, changes: &Changes, port: u16) -> Place {
+fn place(config: &Config, store: &Store, changes: &Changes, port: u16, encrypted: bool) -> Place {
     let bus = Arc::new(Bus::default());
     Place {
         network: NetworkRoom::start(NetworkParts {
@@ -174,7 +229,7 @@ fn place(config: &Config, store: &Store, changes: &Changes, port: u16) -> Place 
             store: store.clone(),
             changes: changes.clone(),
             state_dir: config.state_dir.clone(),
-            console_url: Arc::new(move |ip| status::url(ip, port)),
+            console_url: Arc::new(move |ip| status::url(ip, port, encrypted)),
         }),
         names: NamesRoom::start(bus.clone(), store.clone(), changes.clone(), status::host_name()),
         time: TimeRoom::start(bus, store.clone(), changes.clone()),
@@ -194,6 +249,7 @@ fn router(
     gateway: &Arc<Gateway>,
     flights: &Arc<FlightTable>,
     place: &Place,
+    front: &Arc<FrontRoom>,
 ) -> Router {
     let api = warden_api::router(warden_api::ApiParts {
         accounts: access.clone(),
@@ -206,6 +262,7 @@ fn router(
         engines: engines.clone(),
         issues: monitor.clone(),
         alerts: monitor.clone(),
+        front: front.clone(),
         changes: changes.clone(),
         gateway: gateway.clone(),
         network: place.network.clone(),
@@ -225,6 +282,7 @@ fn router(
         flights: flights.clone(),
         issues: monitor.clone(),
         alerts: monitor.clone(),
+        front: front.clone(),
         changes: changes.clone(),
         version: VERSION,
         network: place.network.clone(),
@@ -236,12 +294,7 @@ fn router(
             Profile::Appliance => warden_web::Profile::Appliance,
         },
     });
-    let hosts = HostRules {
-        names: config.host_names.clone(),
-        any_loopback: true,
-        own_addresses: Arc::new(|ip: IpAddr| ip.is_loopback() || status::own_addresses().contains(&ip)),
-    };
-    let console = warden_access::http::protect(api.merge(web), access.clone(), hosts);
+    let console = warden_access::http::protect(api.merge(web), access.clone(), hosts(front));
     Router::new().merge(gateway.router()).merge(console).layer(CatchPanicLayer::custom(panicked)).layer(TraceLayer::new_for_http())
 }
 
@@ -260,7 +313,7 @@ async fn announce(config: &Config, source: &StatusSource) {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     if config.profile == Profile::Dev {
         if let Listen::Address(address) = &config.listen {
-            println!("Console: {}", status::url(address.ip(), source.port));
+            println!("Console: {}", status::url(address.ip(), source.port, source.encrypted));
         }
         match source.accounts.claim_code().await {
             Ok(Some(code)) => println!("Claim code: {}", code.expose()),

@@ -24,6 +24,7 @@ use warden_domain::{
     change::{Changes, Topic},
     clock,
     engine::{EngineKind, EnginePack, Engines, Launch, Observation, PackState, ReplicaPlan},
+    front::{Certificates, Front, FrontConfig, FrontState, PlainPort},
     ids::{AccountId, DeliveryId, IssueId, KeyId, ModelId, ReplicaId},
     issue::{Dismissal, Finding, Fix, Issue, IssueBoard, IssueCode, Issues},
     key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey},
@@ -69,6 +70,10 @@ pub struct Memory {
     pub alerts: AlertConfig,
     /// Messages of alerts, newest first.
     pub deliveries: Vec<Delivery>,
+    /// What was decided about the front door.
+    pub front: FrontConfig,
+    /// Its plain port.
+    pub plain: Option<PlainPort>,
     /// What the next changing call answers instead, once.
     pub fail_next: Option<Problem>,
     /// The code of an open password reset.
@@ -674,5 +679,44 @@ impl Alerts for World {
     async fn state(&self, most: usize) -> Result<AlertState, Problem> {
         let latest: Vec<Delivery> = self.memory.lock().unwrap().deliveries.iter().take(most).cloned().collect();
         Ok(AlertState { waiting: latest.iter().filter(|d| matches!(d.state, DeliveryState::Waiting { .. })).count(), latest })
+    }
+}
+
+#[async_trait]
+impl Front for World {
+    fn config(&self) -> FrontConfig {
+        self.memory.lock().unwrap().front.clone()
+    }
+
+    fn state(&self) -> FrontState {
+        let config = Front::config(self);
+        let mut names = vec!["test-box".to_owned(), "test-box.local".to_owned()];
+        names.extend(config.names);
+        let certificates = Certificates {
+            authority_pem: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n".to_owned(),
+            authority_der: vec![0x30],
+            authority_fingerprint: ["A1"; 32].join(":"),
+            leaf_fingerprint: ["B2"; 32].join(":"),
+            names: names.clone(),
+            addresses: vec!["192.168.1.20".parse().unwrap()],
+            issued_at: earlier(600),
+            valid_until: earlier(-86_400 * 390),
+        };
+        let kept = self.memory.lock().unwrap().plain.clone();
+        let plain = kept.unwrap_or(if config.plain_http { PlainPort::Open } else { PlainPort::Closed });
+        FrontState { certificates: Some(certificates), names, plain }
+    }
+
+    fn is_own_name(&self, name: &str) -> bool {
+        name.eq_ignore_ascii_case("box")
+    }
+
+    async fn configure(&self, _: &AccountId, config: FrontConfig) -> Result<(), Problem> {
+        if let Some(problem) = self.memory.lock().unwrap().fail_next.take() {
+            return Err(problem);
+        }
+        self.memory.lock().unwrap().front = config;
+        self.changes.publish(Topic::Front);
+        Ok(())
     }
 }

@@ -44,6 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         registry: ports.clone(),
         serving: ports.clone(),
         engines: ports.clone(),
+        front: ports.clone(),
         flights: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),
@@ -56,7 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         dev: true,
     };
     let app = Router::new().route("/api/chat/completions", post(chat)).merge(router(parts));
-    let hosts = HostRules { names: Vec::new(), any_loopback: true, own_addresses: Arc::new(|_| true) };
+    let hosts = HostRules { own_names: Arc::new(|_| false), any_loopback: true, own_addresses: Arc::new(|_| true) };
     let app = protect(app, ports, hosts);
     let listener = tokio::net::TcpListener::bind(arguments.listen).await?;
     println!("preview of scene {} on http://{}/ui/", arguments.scene, arguments.listen);

@@ -11,6 +11,7 @@ mod catalogue;
 mod chat;
 mod engines;
 mod field;
+mod front;
 mod home;
 mod intake;
 mod issues;
@@ -42,6 +43,7 @@ use warden_domain::{
     alert::Alerts,
     change::Changes,
     engine::Engines,
+    front::Front,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -52,6 +54,8 @@ use warden_domain::{
     replica::{InFlight, Serving},
     time::Time,
 };
+
+pub use front::fingerprint_page;
 
 /// What the agent runs as; decides what the pages may claim about the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub struct WebParts {
     pub issues: Arc<dyn Issues>,
     /// Who is told of it.
     pub alerts: Arc<dyn Alerts>,
+    /// Certificate, names, plain port.
+    pub front: Arc<dyn Front>,
     /// News that make live fragments move.
     pub changes: Changes,
     /// Version of the agent.
@@ -131,6 +137,8 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/keys", get(keys::page).post(keys::create))
         .route("/ui/keys/new", get(keys::new))
         .route("/ui/keys/{id}/revoke", get(keys::ask_revoke).post(keys::revoke))
+        .route("/ui/tls", get(front::page).post(front::submit))
+        .route("/ui/tls/ca.crt", get(front::authority))
         .route("/ui/chat", get(chat::page))
         .route("/ui/system", get(system::page))
         .route("/ui/system/reboot", get(system::ask_reboot).post(system::reboot))
@@ -150,6 +158,7 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/live/keys", get(live::keys))
         .route("/ui/live/issues", get(live::issues))
         .route("/ui/live/alerts", get(live::alerts))
+        .route("/ui/live/tls", get(live::tls))
         .route("/ui/live/strip", get(live::strip))
         .route("/ui/assets/{hash}/{name}", get(assets::serve));
     if dev {

@@ -48,6 +48,7 @@ const NAV: &[NavRow] = &[
     ("/ui/chat", "chat", |t| t.nav_chat),
     ("/ui/keys", "keys", |t| t.nav_keys),
     ("/ui/system", "system", |t| t.nav_system),
+    ("/ui/tls", "lock", |t| t.nav_tls),
 ];
 
 impl Shell {

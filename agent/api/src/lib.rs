@@ -6,6 +6,7 @@ mod alerts;
 mod body;
 mod chat;
 mod events;
+mod front;
 mod health;
 mod issues;
 mod models;
@@ -37,6 +38,7 @@ use warden_domain::{
     alert::Alerts,
     change::Changes,
     engine::Engines,
+    front::Front,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -72,6 +74,8 @@ pub struct ApiParts {
     pub issues: Arc<dyn Issues>,
     /// Who is told of it.
     pub alerts: Arc<dyn Alerts>,
+    /// Certificate, names, plain port.
+    pub front: Arc<dyn Front>,
     /// News for event streams.
     pub changes: Changes,
     /// For the console's own chat.
@@ -116,6 +120,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(issues::dismiss, issues::recall))
         .routes(routes!(alerts::show, alerts::set))
         .routes(routes!(alerts::test))
+        .routes(routes!(front::show, front::configure))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
         .routes(routes!(network::show))

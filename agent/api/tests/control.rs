@@ -42,6 +42,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/setup/state",
         "GET /api/system",
         "GET /api/time",
+        "GET /api/tls",
         "GET /api/tokens",
         "GET /api/tokens/{id}",
         "GET /healthz",
@@ -67,6 +68,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "PUT /api/network/hostname",
         "PUT /api/network/interfaces/{name}",
         "PUT /api/time",
+        "PUT /api/tls",
     ];
     assert_eq!(paths, expected);
 }

@@ -20,6 +20,8 @@ pub enum Topic {
     Network,
     /// Issues: found, resolved, dismissed; alerts and their deliveries.
     Issues,
+    /// The front door: certificate, names, plain port.
+    Front,
 }
 
 /// The bulletin board of the agent; cheap to clone.

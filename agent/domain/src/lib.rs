@@ -8,6 +8,7 @@ pub mod alert;
 pub mod change;
 pub mod clock;
 pub mod engine;
+pub mod front;
 pub mod ids;
 pub mod issue;
 pub mod key;

@@ -7,3 +7,4 @@ pub mod network;
 pub mod time;
 
 pub use machine::ApplianceMachine;
+pub mod firewall;

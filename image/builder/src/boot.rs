@@ -20,11 +20,12 @@ pub(crate) fn boot(shop: &Workshop, builder: &BuilderRoot, args: &VmArgs) -> Don
     }
     let mut machine = Machine::from_disk(&disk);
     machine.memory_mib = args.memory;
-    machine.forwards.push(Forward { host: args.port, guest: 8080 });
+    machine.forwards.extend([Forward { host: args.port, guest: 443 }, Forward { host: args.plain_port, guest: 80 }]);
     let run_dir = out.join("run");
     let mut guest = Guest::start(builder, &machine, &run_dir, !args.keep)?;
     println!("serial log: {}", shown(&run_dir.join("console.log"), shop));
-    println!("forwarded:  http://127.0.0.1:{}/ -> port 8080 of the guest", args.port);
+    println!("console:    https://127.0.0.1:{}/ui/", args.port);
+    println!("authority:  http://127.0.0.1:{}/ca.crt (to trust it), /fingerprint (to compare it with the screen)", args.plain_port);
     if args.flavour == Flavour::Test {
         println!("root shell: on the guest's second serial port, for tests");
     }
@@ -44,28 +45,28 @@ pub(crate) fn boot(shop: &Workshop, builder: &BuilderRoot, args: &VmArgs) -> Don
     Ok(())
 }
 
-/// Waits until the agent answers through the forwarded port.
+/// Waits until the agent answers through the forwarded ports. The plain one speaks for both: the agent serves neither without the other.
 fn wait_for_health(guest: &mut Guest, args: &VmArgs) -> Done {
     let end = guest.age() + quiet(40);
     while guest.age() < end {
-        if healthy(args.port) {
-            told(guest, "/healthz answers on the host");
+        if answers(args.plain_port) {
+            told(guest, "the agent answers on the host");
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(200));
     }
     Err(Fault::refused(
-        "/healthz",
+        "/ca.crt",
         format!("no answer within {} s; the serial log ends with:\n{}", end.as_secs(), guest.serial().tail()),
         "read the whole log",
     ))
 }
 
-fn healthy(port: u16) -> bool {
+fn answers(port: u16) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(format!("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n").as_bytes())?;
+        stream.write_all(format!("GET /ca.crt HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n").as_bytes())?;
         let mut answer = [0u8; 12];
         stream.read_exact(&mut answer)?;
         Ok(&answer[8..] == b" 200")

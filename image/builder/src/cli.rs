@@ -92,9 +92,12 @@ pub(crate) struct PackArgs {
 pub(crate) struct VmArgs {
     #[arg(long, value_enum, default_value = "production")]
     pub(crate) flavour: Flavour,
-    /// Port of 127.0.0.1 that leads to the guest's 8080.
-    #[arg(long, default_value_t = 18080)]
+    /// Port of 127.0.0.1 that leads to the guest's 443.
+    #[arg(long, default_value_t = 18443)]
     pub(crate) port: u16,
+    /// Port of 127.0.0.1 that leads to the guest's 80.
+    #[arg(long, default_value_t = 18080)]
+    pub(crate) plain_port: u16,
     /// Memory of the guest in MiB.
     #[arg(long, default_value_t = 1024)]
     pub(crate) memory: u32,

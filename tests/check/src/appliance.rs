@@ -1,6 +1,7 @@
 //! A booted appliance: the image in a virtual machine, seen as its owner sees it.
 //!
-//! In: a disk. Out: its console over the forwarded port, the claim code from its screen (the serial port shows the same), its power
+//! In: a disk. Out: its console over the forwarded encrypted port (the authority is fetched from the plain one, as its owner would, and
+//! nobody else is trusted), the claim code from its screen (the serial port shows the same), its power
 //! button; and, in the test flavour only, a root shell. Dropping it pulls the plug.
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use warden_vm::{Forward, Guest, Machine, Shell, quiet};
 use crate::agent::free_port;
 use crate::console::{Console, items};
 use crate::evidence::MachineEvidence;
+use crate::front_door::FrontDoor;
 use crate::images::{Flavour, Images, PackKind, TINY_FILE, work};
 use crate::log::CaseLog;
 use crate::places::Places;
@@ -54,14 +56,16 @@ impl Appliance {
     fn power_on_once(flavour: Flavour, pack: PackKind, images: &mut Images, places: &Places, log: &CaseLog) -> Result<Self, String> {
         let builder = images.builder(places, log)?;
         let disk = images.disk(flavour, pack, places, log)?;
-        let port = free_port()?;
+        let (port, plain) = (free_port()?, free_port()?);
         let mut machine = Machine::from_disk(&disk.path);
-        machine.forwards.push(Forward { host: port, guest: 8080 });
+        machine.forwards.extend([Forward { host: port, guest: 443 }, Forward { host: plain, guest: 80 }]);
         let run_dir = work(places)?.join(format!("vm-{}-{}", flavour.name(), pack.name()));
         let began = clock::now();
-        log.line(format!("powering on {} with the {} pack, host port {port}", disk.path.display(), pack.name()));
+        log.line(format!("powering on {} with the {} pack, host port {port} (encrypted) and {plain}", disk.path.display(), pack.name()));
         let guest = Guest::start(&builder, &machine, &run_dir, true).map_err(|e| e.to_string())?;
-        let console = Console::new(&format!("http://127.0.0.1:{port}"), log);
+        let door = FrontDoor { encrypted: format!("https://127.0.0.1:{port}"), plain: format!("http://127.0.0.1:{plain}") };
+        // Until the authority is known nobody is trusted.
+        let console = Console::new(&door.encrypted, log);
         let evidence = MachineEvidence {
             flavour: flavour.name().to_owned(),
             boot_id: format!("power-on {began} on port {port}"),
@@ -73,7 +77,10 @@ impl Appliance {
         let begun = appliance.guest.wait(&format!("(initrd: slot|{EMULATOR_STALL})"), quiet(40));
         let healthy = match begun {
             Ok(seen) if seen == EMULATOR_STALL => Err("the kernel's timers stand still".to_owned()),
-            _ => appliance.console.wait_healthy(quiet(60)),
+            _ => door.wait_console(quiet(60), log).and_then(|console| {
+                appliance.console = console;
+                appliance.console.wait_healthy(quiet(60))
+            }),
         };
         if let Err(cause) = healthy {
             let tail = appliance.guest.serial().tail();

@@ -54,7 +54,19 @@ impl Console {
     /// A visitor without a session.
     #[must_use]
     pub fn new(base: &str, log: &CaseLog) -> Self {
-        Self { http: Http::new(base, Duration::from_secs(120)), log: log.clone(), cookie: None, csrf: None }
+        Self::over(Http::new(base, Duration::from_secs(120)), log)
+    }
+
+    /// A visitor without a session, over a client that knows whom to trust.
+    #[must_use]
+    pub fn over(http: Http, log: &CaseLog) -> Self {
+        Self { http, log: log.clone(), cookie: None, csrf: None }
+    }
+
+    /// Somebody else at the same box: no session, connections of their own.
+    #[must_use]
+    pub fn stranger(&self, log: &CaseLog) -> Self {
+        Self::over(self.http.again(Duration::from_secs(120)), log)
     }
 
     /// The same visitor, writing to the log of another case.
@@ -69,7 +81,7 @@ impl Console {
     /// A sentence with the last answer when the limit passes.
     pub fn wait_healthy(&self, limit: Duration) -> Result<Duration, String> {
         let started = Instant::now();
-        let asking = Http::new(self.http.base(), Duration::from_secs(5));
+        let asking = self.http.again(Duration::from_secs(5));
         let mut last;
         loop {
             match asking.get("/healthz") {
@@ -324,7 +336,7 @@ impl Console {
         if let Some(cookie) = &self.cookie {
             headers.push(("cookie", cookie.as_str()));
         }
-        let stream = Http::new(self.http.base(), limit).stream(method, path, &headers, None)?;
+        let stream = self.http.again(limit).stream(method, path, &headers, None)?;
         if stream.status == 200 { Ok(stream) } else { Err(format!("{method} {path} answered {}", stream.status)) }
     }
 

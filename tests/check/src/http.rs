@@ -1,12 +1,15 @@
-//! A small blocking HTTP client: one base address, plain answers, statuses are not errors.
+//! A small blocking HTTP client: one base address, plain answers, statuses are not errors. Over TLS it trusts one authority and no
+//! other.
 //!
 //! In: method, path, headers, body. Out: status, headers and body, or a stream of lines with the moment each one came. It follows no
 //! redirect and keeps no cookie; the caller decides about both.
 
 use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// Longest answer read as a whole.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -15,6 +18,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Http {
     base: String,
+    trusted: Option<Certificate<'static>>,
     agent: ureq::Agent,
 }
 
@@ -78,14 +82,38 @@ impl Http {
     /// A client for `http://host:port` that gives up on one request after `limit`.
     #[must_use]
     pub fn new(base: &str, limit: Duration) -> Self {
+        Self::with(base, None, limit)
+    }
+
+    /// A client for `https://host:port` that trusts the authority of this PEM text.
+    ///
+    /// # Errors
+    /// A sentence when the text is no certificate.
+    pub fn trusting(base: &str, authority: &str, limit: Duration) -> Result<Self, String> {
+        let certificate = Certificate::from_pem(authority.as_bytes()).map_err(|e| format!("the authority's certificate cannot be read: {e}"))?;
+        Ok(Self::with(base, Some(certificate), limit))
+    }
+
+    /// The same box with connections of its own and another limit.
+    #[must_use]
+    pub fn again(&self, limit: Duration) -> Self {
+        Self::with(&self.base, self.trusted.clone(), limit)
+    }
+
+    fn with(base: &str, trusted: Option<Certificate<'static>>, limit: Duration) -> Self {
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::Specific(Arc::new(trusted.iter().cloned().collect())))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_global(Some(limit))
+            .tls_config(tls)
             .proxy(None)
             .build();
-        Self { base: base.trim_end_matches('/').to_owned(), agent: config.into() }
+        Self { base: base.trim_end_matches('/').to_owned(), trusted, agent: config.into() }
     }
 
     /// The base address.

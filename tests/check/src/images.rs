@@ -182,6 +182,20 @@ impl Images {
         Ok(places.root.join("target/image/production/root"))
     }
 
+    /// The content of the engine pack as a tree of files, for containers, which cannot attach a signed image.
+    ///
+    /// # Errors
+    /// A sentence with the last words of `warden-image`.
+    pub fn pack_tree(&mut self, places: &Places, log: &CaseLog) -> Result<PathBuf, String> {
+        self.builder(places, log)?;
+        if !self.packs {
+            warden_image(places, &["packs"], Duration::from_secs(1800), log)?;
+            self.packs = true;
+        }
+        let tree = places.root.join("target/image/packs/tree");
+        if tree.join("engine/bin/llama-server").is_file() { Ok(tree) } else { Err(format!("no engine in {}", tree.display())) }
+    }
+
     /// Removes the disks of this run; outputs of `warden-image` itself stay.
     pub fn clear(&mut self) {
         for path in self.disks.values().map(|disk| &disk.path).chain(&self.stick) {

@@ -5,11 +5,13 @@
 
 mod agent;
 mod appliance;
+mod budgets;
 mod cases;
 mod cold_root;
 mod command;
 mod console;
 mod evidence;
+mod front_door;
 mod http;
 mod images;
 mod list;

@@ -134,6 +134,7 @@ impl Browser {
             registry: ports.clone(),
             serving: ports.clone(),
             engines: ports.clone(),
+            front: ports.clone(),
             flights: ports.clone(),
             issues: ports.clone(),
             alerts: ports.clone(),
@@ -145,7 +146,8 @@ impl Browser {
             profile: Profile::Dev,
             dev: self.dev,
         };
-        let hosts = HostRules { names: vec!["box".to_owned()], any_loopback: true, own_addresses: Arc::new(|_| false) };
+        let hosts =
+            HostRules { own_names: Arc::new(|name| name.eq_ignore_ascii_case("box")), any_loopback: true, own_addresses: Arc::new(|_| false) };
         protect(router(parts), ports, hosts)
     }
 }

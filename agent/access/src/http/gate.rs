@@ -52,7 +52,8 @@ async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -
         );
     }
     let changes = !origin::is_safe(request.method());
-    if changes && !origin::is_ours(request.headers(), &host) {
+    let secure = request.extensions().get::<OverTls>().is_some();
+    if changes && !origin::is_ours(request.headers(), &host, secure) {
         return refuse(
             &request,
             StatusCode::FORBIDDEN,
@@ -84,14 +85,21 @@ async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -
         }
     }
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |c| c.0.ip().to_canonical());
+    // Over HTTP/2 the host stands in the address only; handlers find it where HTTP/1 has it.
+    if !request.headers().contains_key(header::HOST)
+        && let Ok(value) = header::HeaderValue::from_str(&host)
+    {
+        request.headers_mut().insert(header::HOST, value);
+    }
     let secure = request.extensions().get::<OverTls>().is_some();
     let local = request.extensions().get::<LocalAddress>().map(|local| local.0.to_canonical());
     request.extensions_mut().insert(Visitor { principal, client: ClientAddr(client), secure, local });
     next.run(request).await
 }
 
-/// HTTP/2 names the host in the URI, HTTP/1 in a header. Two Host headers are an attack on somebody.
-fn host_of(request: &Request) -> Option<String> {
+/// The host a request is for: HTTP/2 names it in the URI, HTTP/1 in a header. Two Host headers are an attack on somebody, so `None`.
+#[must_use]
+pub fn host_of(request: &Request) -> Option<String> {
     if let Some(authority) = request.uri().authority() {
         return Some(authority.as_str().to_owned());
     }

@@ -9,11 +9,14 @@ use std::{
 /// Whether an IP address is one of this machine.
 pub type OwnAddress = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
+/// Whether a DNS name (without port, without final dot) is one of this machine.
+pub type OwnName = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The Host allow-list. Ports are not compared: a forwarded port is fine.
 #[derive(Clone)]
 pub struct HostRules {
-    /// DNS names that are ours, without port; upper and lower case are the same.
-    pub names: Vec<String>,
+    /// Asked for every DNS name; upper and lower case must be the same to it.
+    pub own_names: OwnName,
     /// Whether `localhost`, `*.localhost` and every loopback address are ours.
     pub any_loopback: bool,
     /// Asked for every other IP literal.
@@ -22,7 +25,7 @@ pub struct HostRules {
 
 impl std::fmt::Debug for HostRules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostRules").field("names", &self.names).field("any_loopback", &self.any_loopback).finish_non_exhaustive()
+        f.debug_struct("HostRules").field("any_loopback", &self.any_loopback).finish_non_exhaustive()
     }
 }
 
@@ -38,12 +41,13 @@ impl HostRules {
         let name = name.strip_suffix('.').unwrap_or(name);
         let local = name.eq_ignore_ascii_case("localhost")
             || (name.len() > 10 && name.is_char_boundary(name.len() - 10) && name[name.len() - 10..].eq_ignore_ascii_case(".localhost"));
-        (self.any_loopback && local) || self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
+        (self.any_loopback && local) || (self.own_names)(name)
     }
 }
 
 /// The host without its port; `None` when it is no host at all.
-fn without_port(host: &str) -> Option<&str> {
+#[must_use]
+pub fn without_port(host: &str) -> Option<&str> {
     let (name, rest) = if host.starts_with('[') {
         let end = host.find(']')? + 1;
         (&host[..end], &host[end..])
@@ -67,7 +71,7 @@ mod tests {
 
     fn rules() -> HostRules {
         HostRules {
-            names: vec!["warden.local".to_owned()],
+            own_names: Arc::new(|name| name.eq_ignore_ascii_case("warden.local")),
             any_loopback: true,
             own_addresses: Arc::new(|ip| ip.to_string() == "192.168.1.20" || ip.to_string() == "fd00::5"),
         }

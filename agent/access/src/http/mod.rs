@@ -12,6 +12,6 @@ mod visitor;
 
 pub use answer::ProblemResponse;
 pub use cookie::{COOKIE, expired_cookie, presented as presented_cookie, session_cookie};
-pub use gate::protect;
-pub use hosts::{HostRules, OwnAddress};
+pub use gate::{host_of, protect};
+pub use hosts::{HostRules, OwnAddress, OwnName, without_port};
 pub use visitor::{LocalAddress, OverTls, SignedIn, Visitor};

@@ -83,6 +83,7 @@ pub fn router(world: &World) -> Router {
         engines: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),
+        front: ports.clone(),
         changes: world.changes.clone(),
         gateway: Gateway::new(parts, GatewayLimits::default()),
         network: world.place.clone(),
@@ -162,7 +163,7 @@ impl Script {
     }
 
     fn protected(&self, router: Router) -> Router {
-        let hosts = HostRules { names: Vec::new(), any_loopback: true, own_addresses: Arc::new(|_| false) };
+        let hosts = HostRules { own_names: Arc::new(|_| false), any_loopback: true, own_addresses: Arc::new(|_| false) };
         protect(router, Arc::new(self.world.clone()), hosts)
     }
 }

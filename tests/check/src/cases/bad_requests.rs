@@ -241,7 +241,7 @@ fn before_claim(agent: &mut AgentUnderTest, result: &mut CaseResult) -> Result<(
 
 /// What the control plane says to bad calls of a signed-in admin.
 fn control_plane(console: &Console, result: &mut CaseResult) -> Result<(), String> {
-    let mut late = Console::new(console.http.base(), &crate::log::CaseLog::create(&std::env::temp_dir(), "warden-late-claim")?);
+    let mut late = console.stranger(&crate::log::CaseLog::create(&std::env::temp_dir(), "warden-late-claim")?);
     let reply = late.try_claim("ABCD-EFGH", "mallory")?;
     expect_detail(result, "a claim after the claim", &reply, &[403, 409], &[&["already", "closed", "exists", "done"]]);
     let reply = console.call_raw("POST", "/api/tokens", &[], Some(b"{\"name\":"))?;

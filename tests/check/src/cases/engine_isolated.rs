@@ -38,8 +38,8 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let pid = property(appliance, &unit_of(&model)?, "MainPID")?;
     let lan = Lan::listen()?;
     let probes = [
-        ("the agent on loopback", "wget -q -T 4 -O - http://127.0.0.1:8080/healthz".to_owned()),
-        ("the agent on the LAN address", "wget -q -T 4 -O - http://10.0.2.15:8080/healthz".to_owned()),
+        ("the agent on loopback", "wget -q -T 4 -O - http://127.0.0.1/ca.crt".to_owned()),
+        ("the agent on the LAN address", "wget -q -T 4 -O - http://10.0.2.15/ca.crt".to_owned()),
         ("a host on the LAN", format!("wget -q -T 4 -O - http://10.0.2.2:{}/", lan.port)),
         (DNS, format!("nslookup warden-probe.invalid 10.0.2.2:{}", lan.names)),
     ];

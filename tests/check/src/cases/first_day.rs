@@ -11,7 +11,6 @@ use super::bad_requests::expect_detail;
 use super::sdk::tokens_of;
 use crate::appliance::{Appliance, TINY};
 use crate::console::{Console, launch_identity, state_word};
-use crate::http::Http;
 use crate::images::{Flavour, PackKind};
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
@@ -42,7 +41,7 @@ pub fn boot_to_healthz(stage: &mut Stage, task: &Task, result: &mut CaseResult) 
 pub fn claim_once(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     let appliance = production(stage, task)?;
     let first = appliance.claim_code()?;
-    let mut stranger = Console::new(appliance.console().http.base(), &task.log);
+    let mut stranger = appliance.console().stranger(&task.log);
     for n in 1..=10 {
         let reply = try_until_heard(&mut stranger, "WRNG-CODE")?;
         if n == 1 {
@@ -57,13 +56,10 @@ pub fn claim_once(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Re
     expect_detail(result, "the old code, too late", &late, &[403], &[&["code"]]);
 
     // Two people type the right code at the same moment.
-    let base = appliance.console().http.base().to_owned();
+    let visitor = appliance.console().stranger(&task.log);
     let race = |name: &'static str| {
-        let (base, log, code) = (base.clone(), task.log.clone(), second.clone());
-        std::thread::spawn(move || {
-            let mut person = Console::new(&base, &log);
-            person.try_claim(&code, name).map(|reply| (reply, person))
-        })
+        let (mut person, code) = (visitor.stranger(&task.log), second.clone());
+        std::thread::spawn(move || person.try_claim(&code, name).map(|reply| (reply, person)))
     };
     let hands = [race("alice"), race("admin")];
     let mut owner = None;
@@ -204,7 +200,7 @@ const TROUBLE: &[&str] =
 pub fn poweroff_clean(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     let appliance = production(stage, task)?;
     appliance.ensure_serving(TINY)?;
-    let base = appliance.console().http.base().to_owned();
+    let late = appliance.console().http.again(Duration::from_secs(2));
     let pressed = std::time::Instant::now();
     appliance.guest().power_off(quiet(40)).map_err(|e| e.to_string())?;
     let seconds = pressed.elapsed().as_secs_f64();
@@ -215,7 +211,7 @@ pub fn poweroff_clean(stage: &mut Stage, task: &Task, result: &mut CaseResult) -
         result.expect(line.is_none(), format!("the serial log holds no \"{word}\" ({})", line.unwrap_or_default().trim()));
     }
     result.expect(serial.contains("Power down"), "the kernel itself switched the machine off");
-    result.expect(Http::new(&base, Duration::from_secs(2)).get("/healthz").is_err(), "nobody answers any more");
+    result.expect(late.get("/healthz").is_err(), "nobody answers any more");
     result.note(format!("off {seconds:.1} s after the power button"));
     stage.unplug();
     Ok(())

@@ -11,7 +11,7 @@ use crate::log::CaseLog;
 /// Where the console is at an address: the one place that knows scheme and port.
 #[must_use]
 pub fn base(address: &str) -> String {
-    format!("http://{address}:8080")
+    format!("https://{address}")
 }
 
 /// What came back.
