@@ -154,6 +154,20 @@ impl Container {
         })
     }
 
+    /// Waits for an end that the container came to by itself: `Some(true)` when its system manager wanted a restart, `Some(false)` when
+    /// it switched off or broke, nothing when it still runs after `timeout`.
+    pub fn ended(&mut self, timeout: Duration) -> Option<bool> {
+        let end = Instant::now() + timeout;
+        loop {
+            match self.child.try_wait() {
+                // The code by which systemd-nspawn asks whoever started it for a fresh start.
+                Ok(Some(status)) => return Some(status.code() == Some(133)),
+                _ if Instant::now() >= end => return None,
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
     /// Asks the container to power off and waits for its end; kills it after `timeout`.
     pub fn stop(mut self, timeout: Duration) {
         // systemd-nspawn passes a polite signal on as a wish to power off.

@@ -175,16 +175,11 @@ impl Desk {
         Ok((shown, record))
     }
 
-    /// Waits until something holds; false when it does not come to that.
-    pub fn wait_until(&self, holds: impl Fn(&Self) -> bool) -> bool {
-        let until = Instant::now() + UP;
-        while Instant::now() < until {
-            if holds(self) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        false
+    /// Whether the box wanted a restart by itself; it is off then.
+    pub fn restarts(&mut self) -> bool {
+        let restarts = self.running.as_mut().and_then(|container| container.ended(UP)) == Some(true);
+        self.cut();
+        restarts
     }
 
     /// Runs a program inside.

@@ -65,9 +65,9 @@ fn network_once(desk: &mut Desk, result: &mut CaseResult) -> Result<(), String> 
     let list_before = desk.text(CONSUMED);
     let (shown, record) = desk.type_at_screen(&["m", "1", "network", "\r"])?;
     result.expect(shown.contains("The network reset is written down"), "the screen takes a network reset for its typed word");
-    result.expect(desk.wait_until(|desk| !desk.there(PROFILE)), "it has the machine restarted, and that start removes the network profile");
+    result.expect(desk.restarts(), "and has the machine restarted");
     desk.start()?;
-    result.expect(!desk.there(PROFILE) && desk.there(DATABASE), "and nothing else");
+    result.expect(!desk.there(PROFILE) && desk.there(DATABASE), "the next start removes the network profile and nothing else");
     result.expect(!desk.there(REQUEST), "the record is gone");
 
     desk.furnish()?;
