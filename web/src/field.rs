@@ -68,3 +68,13 @@ impl Field {
         self
     }
 }
+
+/// One of a few: what the select component needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) id: &'static str,
+    pub(crate) label: &'static str,
+    pub(crate) chosen: String,
+    /// Value and what people read.
+    pub(crate) options: Vec<(&'static str, &'static str)>,
+}

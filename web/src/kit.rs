@@ -8,7 +8,7 @@ use crate::{
     Web,
     ask::{self, Question},
     assets::url,
-    field::Field,
+    field::{Choice, Field},
     refusal::refuse,
     respond,
     shell::Shell,
@@ -17,8 +17,8 @@ use crate::{
 };
 
 const ICONS: &[&str] = &[
-    "home", "models", "chat", "keys", "engine", "running", "waiting", "failed", "stopped", "alert", "info", "check", "plus", "copy", "play", "stop",
-    "trash", "send", "arrow", "out", "sun", "moon", "auto", "file",
+    "home", "models", "chat", "keys", "network", "engine", "running", "waiting", "failed", "stopped", "alert", "info", "check", "plus", "copy",
+    "play", "stop", "trash", "send", "arrow", "out", "sun", "moon", "auto", "file",
 ];
 
 const SWATCHES: &[(&str, &str)] = &[
@@ -42,6 +42,7 @@ struct Kit {
     icons: &'static [&'static str],
     states: Vec<StateView>,
     fields: Vec<Field>,
+    choice: Choice,
     bars: Vec<Progress>,
     facts: Vec<(&'static str, String)>,
     moment: Moment,
@@ -60,6 +61,7 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Gues
         swatches: SWATCHES,
         icons: ICONS,
         states: states.into_iter().map(|state| StateView::of(state, t)).collect(),
+        choice: Choice { id: "kit-choice", label: "One of a few", chosen: "b".to_owned(), options: vec![("a", "First"), ("b", "Second")] },
         fields: vec![
             Field::text("one", "Name").hint("What it is called.").placeholder("such as invoice-bot"),
             Field::text("two", "Slots").value("many").error(Some("\"many\" is not a whole number: write it in digits.".to_owned())),

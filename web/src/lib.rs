@@ -23,6 +23,7 @@ mod look;
 mod model;
 mod models;
 mod needs;
+mod network;
 mod refusal;
 mod reset;
 mod respond;
@@ -140,6 +141,15 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/tls", get(front::page).post(front::submit))
         .route("/ui/tls/ca.crt", get(front::authority))
         .route("/ui/chat", get(chat::page))
+        .route("/ui/network", get(network::page))
+        .route("/ui/network/confirm", get(network::confirm::page).post(network::confirm::submit))
+        .route("/ui/network/undo", post(network::port::undo))
+        .route("/ui/network/name", post(network::host::name))
+        .route("/ui/network/time", post(network::host::source))
+        .route("/ui/network/clock", post(network::host::clock))
+        .route("/ui/network/{port}", get(network::port::page).post(network::port::apply))
+        .route("/ui/network/{port}/plan", post(network::port::plan))
+        .route("/ui/live/network", get(live::network))
         .route("/ui/system", get(system::page))
         .route("/ui/system/reboot", get(system::ask_reboot).post(system::reboot))
         .route("/ui/system/power-off", get(system::ask_off).post(system::off))

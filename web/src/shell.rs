@@ -47,6 +47,7 @@ const NAV: &[NavRow] = &[
     ("/ui/models", "models", |t| t.nav_models),
     ("/ui/chat", "chat", |t| t.nav_chat),
     ("/ui/keys", "keys", |t| t.nav_keys),
+    ("/ui/network", "network", |t| t.nav_network),
     ("/ui/system", "system", |t| t.nav_system),
     ("/ui/tls", "lock", |t| t.nav_tls),
 ];

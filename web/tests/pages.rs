@@ -64,6 +64,8 @@ const PAGES: &[&str] = &[
     "/ui/keys/new",
     "/ui/keys/key_app/revoke",
     "/ui/chat",
+    "/ui/network",
+    "/ui/network/eth0",
     "/ui/system",
     "/ui/system/reboot",
     "/ui/system/power-off",
@@ -397,4 +399,44 @@ async fn the_secret_of_alerts_is_shown_once_and_is_on_no_page_afterwards() {
     assert_eq!(browser.post("/ui/alerts", "enabled=on&url=http%3A%2F%2Fops.example%2F&which=all").await.header("hx-redirect"), "/ui/alerts");
     assert_eq!(browser.post("/ui/alerts/test", "").await.status, 204);
     assert!(browser.get("/ui/alerts").await.text.contains("Test"));
+}
+
+#[tokio::test]
+async fn a_network_change_is_planned_begun_and_confirmed_from_the_new_address() {
+    let world = World::claimed();
+    let browser = Browser::signed_in(&world).htmx();
+    let form = "ipv4=static&address4=192.168.1.50&prefix4=24&gateway4=192.168.1.1&ipv6=off&dns=192.168.1.1";
+    let plan = browser.post("/ui/network/eth0/plan", form).await;
+    assert_eq!(plan.status, 200);
+    assert!(plan.text.contains("http://192.168.1.50:8080/ui/") && plan.text.contains("undone by itself"), "{}", plan.text);
+    assert!(world.place.document.lock().unwrap().pending.is_none(), "a plan changes nothing");
+    let begun = browser.post("/ui/network/eth0", form).await;
+    assert_eq!(begun.status, 202);
+    assert!(begun.text.contains("http://192.168.1.50:8080/ui/network/confirm?token="), "{}", begun.text);
+    assert!(browser.get("/ui/network").await.text.contains("data-trial"));
+
+    let there = Browser::anonymous(&world);
+    let page = there.get(&format!("/ui/network/confirm?token={}", ports::network::TOKEN)).await;
+    assert_eq!(page.status, 200);
+    assert!(world.place.document.lock().unwrap().pending.is_some(), "a mere look confirms nothing");
+    assert_eq!(there.post("/ui/network/confirm", "token=guess").await.status, 404);
+    let kept = there.post("/ui/network/confirm", &format!("token={}", ports::network::TOKEN)).await;
+    assert_eq!(kept.status, 200);
+    assert!(world.place.document.lock().unwrap().last.as_ref().unwrap().kept);
+}
+
+#[tokio::test]
+async fn a_machine_without_the_network_service_says_so_and_offers_nothing() {
+    let world = World::claimed();
+    world.place.document.lock().unwrap().unavailable = Some("NetworkManager does not run on this machine.".to_owned());
+    let page = Browser::signed_in(&world).get("/ui/network").await.text;
+    assert!(page.contains("NetworkManager does not run") && !page.contains("/ui/network/eth0"), "{page}");
+}
+
+#[tokio::test]
+async fn a_mistyped_address_is_told_before_anything_is_planned() {
+    let browser = Browser::signed_in(&World::claimed()).htmx();
+    let refused = browser.post("/ui/network/eth0/plan", "ipv4=static&address4=10.0.0&prefix4=24").await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text.contains("10.0.0"), "{}", refused.text);
 }
