@@ -28,6 +28,14 @@ pub enum RaucError {
         /// RAUC's own words.
         reason: String,
     },
+    /// The bundle is not the one the signed metadata describes.
+    #[error("the image's manifest is {found}, and the signed release names {expected}. Nothing was written; fetch the image again.")]
+    OtherManifest {
+        /// As the release says.
+        expected: String,
+        /// As the bundle says.
+        found: String,
+    },
     /// Somebody else installs.
     #[error("the update service is already installing. Wait until it is done, then try again.")]
     Busy,

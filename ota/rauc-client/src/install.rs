@@ -19,7 +19,8 @@ const LAG: Duration = Duration::from_secs(2);
 /// What is handed to RAUC besides the file. There is no way here to skip its product or version check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstallArgs {
-    /// The manifest must have this SHA-256 (hex), or RAUC refuses: a second lock beside its own signature check.
+    /// The manifest must have this SHA-256 (hex): a second lock beside RAUC's signature check. It is compared before the install begins, and
+    /// handed to RAUC to be compared again where its version can (1.13 cannot).
     pub manifest_hash: Option<String>,
     /// A name of ours for this install; RAUC keeps it with the slot.
     pub transaction_id: Option<String>,
@@ -41,7 +42,7 @@ impl Rauc {
     /// `stall` is how long nothing may move. Dropping the future does not stop RAUC; [`Rauc::busy`] tells when it is over.
     ///
     /// # Errors
-    /// RAUC is busy, refuses or fails, goes away, or does not move for `stall`.
+    /// RAUC is busy, the manifest is another one, RAUC refuses or fails, goes away, or does not move for `stall`.
     pub async fn install(
         &self,
         bundle: &Path,
@@ -53,6 +54,12 @@ impl Rauc {
         if self.busy().await? {
             return Err(RaucError::Busy);
         }
+        if let Some(expected) = &args.manifest_hash {
+            let found = self.inspect(bundle).await?.manifest_hash;
+            if found.as_ref() != Some(expected) {
+                return Err(RaucError::OtherManifest { expected: expected.clone(), found: found.unwrap_or_else(|| "none".to_owned()) });
+            }
+        }
         let bus = self.installer.inner().connection();
         let follow = || RaucError::from_bus("let its progress be followed");
         let properties = PropertiesProxy::builder(bus).destination(SERVICE).path("/").build().await.map_err(follow())?;
@@ -60,14 +67,7 @@ impl Rauc {
         let mut ends = self.installer.receive_completed().await.map_err(follow())?;
         let mut owners = self.installer.inner().receive_owner_changed().await.map_err(follow())?;
 
-        let mut options: HashMap<&str, Variant<'_>> = HashMap::new();
-        if let Some(hash) = &args.manifest_hash {
-            options.insert("require-manifest-hash", Variant::from(hash.as_str()));
-        }
-        if let Some(id) = &args.transaction_id {
-            options.insert("transaction-id", Variant::from(id.as_str()));
-        }
-        self.installer.install_bundle(path, options).await.map_err(RaucError::from_bus("begin the install"))?;
+        self.begin(path, args).await?;
 
         // It may be over already; then the end signal is in the stream, and the idle state only shortens the wait for it.
         let mut patience = if self.busy().await? { stall } else { LAG.min(stall) };
@@ -102,6 +102,26 @@ impl Rauc {
                 patience = stall;
             }
         }
+    }
+
+    async fn begin(&self, path: &str, args: &InstallArgs) -> Result<(), RaucError> {
+        let options = |with_hash: bool| {
+            let mut options: HashMap<&str, Variant<'_>> = HashMap::new();
+            if let Some(hash) = args.manifest_hash.as_ref().filter(|_| with_hash) {
+                options.insert("require-manifest-hash", Variant::from(hash.as_str()));
+            }
+            if let Some(id) = &args.transaction_id {
+                options.insert("transaction-id", Variant::from(id.as_str()));
+            }
+            options
+        };
+        let begun = match self.installer.install_bundle(path, options(true)).await {
+            Err(zbus::Error::MethodError(_, Some(text), _)) if text.contains("Unsupported key: require-manifest-hash") => {
+                self.installer.install_bundle(path, options(false)).await
+            }
+            other => other,
+        };
+        begun.map_err(RaucError::from_bus("begin the install"))
     }
 
     /// Reads how it ended: by the signal's number, or by the last error alone when there was no signal.

@@ -32,7 +32,7 @@ pub use quarantine::{Asked, Quarantine, Quarantined};
 pub use refusal::{Document, Refusal};
 pub use release::{Entry, Kind, MAX_PART, MIN_PART, RELEASE_MAX, Release, Requires, Revoked, Wave};
 pub use rollout::{Reach, reach};
-pub use root::{ROOT_CHAIN_MAX, ROOT_MAX, Role, RoleKeys, Root, RootKey};
+pub use root::{ROOT_CHAIN_MAX, ROOT_MAX, Role, RoleKeys, Roles, Root, RootKey};
 pub use target::{Pace, PartCheck};
 pub use timestamp::{Pin, TIMESTAMP_MAX, TimestampDoc};
 pub use trusted::{Accepted, Direction, Freshness, Identity, Installed, Metadata, Seen, Trusted, Way};

@@ -190,6 +190,7 @@ impl Trusted {
                 if next != now.root {
                     return Err(Refusal::RootForked { version: next.version });
                 }
+                envelope.demand(&now.root, Role::Root, &none)?;
                 continue;
             }
             if next.version != now.root.version + 1 {
