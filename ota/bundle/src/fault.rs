@@ -21,7 +21,9 @@ pub enum BundleError {
     #[error("this is no update bundle: it begins with {found:?} instead of metadata/root.1.json. Choose a file that ends in .wob.")]
     NotABundle { found: String },
     /// A link, device, folder or archive extension.
-    #[error("the bundle holds {what} under the name {name:?}, and only plain files belong into one. It was not made by the release tool; do not use it.")]
+    #[error(
+        "the bundle holds {what} under the name {name:?}, and only plain files belong into one. It was not made by the release tool; do not use it."
+    )]
     NotAFile { name: String, what: &'static str },
     /// A name outside the layout.
     #[error("the bundle holds {name:?}, a name that does not belong into one. It was not made by the release tool; do not use it.")]

@@ -41,7 +41,8 @@ impl FolderSource {
         let name = member.to_string();
         let (folder, file) = name.split_once('/').unwrap_or_default();
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let opened = openat(&self.folder, folder, flags | OFlag::O_DIRECTORY, Mode::empty()).and_then(|below| openat(&below, file, flags, Mode::empty()));
+        let opened =
+            openat(&self.folder, folder, flags | OFlag::O_DIRECTORY, Mode::empty()).and_then(|below| openat(&below, file, flags, Mode::empty()));
         let file = match opened {
             Ok(fd) => File::from(fd),
             Err(Errno::ENOENT) => return Ok(None),

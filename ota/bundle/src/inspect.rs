@@ -56,7 +56,8 @@ pub fn inspect_folder(path: &Path) -> Result<Contents, BundleError> {
 fn look(mut source: impl Source) -> Result<Contents, BundleError> {
     let Metadata { roots, timestamp, release } = source.metadata()?;
     let mut signers = Vec::new();
-    let mut note = |document, envelope: Envelope| signers.push(Signers { document, key_ids: envelope.signatures().iter().map(|s| s.key_id).collect() });
+    let mut note =
+        |document, envelope: Envelope| signers.push(Signers { document, key_ids: envelope.signatures().iter().map(|s| s.key_id).collect() });
     let mut chain = Vec::new();
     for (at, bytes) in roots.iter().enumerate() {
         let (root, envelope) = Root::read(bytes)?;

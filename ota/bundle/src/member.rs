@@ -80,11 +80,24 @@ mod tests {
         }
         let digest = "0".repeat(64);
         let bad = [
-            "", "metadata", "metadata/", "metadata/root.01.json", "metadata/root.+1.json", "metadata/root.json", "/metadata/timestamp.json",
-            "./metadata/timestamp.json", "metadata//timestamp.json", "metadata/../timestamp.json", "targets/../../etc/passwd", "targets/x",
-            "metadata/timestamp.json/", "Metadata/timestamp.json",
+            "",
+            "metadata",
+            "metadata/",
+            "metadata/root.01.json",
+            "metadata/root.+1.json",
+            "metadata/root.json",
+            "/metadata/timestamp.json",
+            "./metadata/timestamp.json",
+            "metadata//timestamp.json",
+            "metadata/../timestamp.json",
+            "targets/../../etc/passwd",
+            "targets/x",
+            "metadata/timestamp.json/",
+            "Metadata/timestamp.json",
         ];
-        for bad in bad.iter().map(|b| (*b).to_owned()).chain([format!("targets/{digest}/x"), format!("targets/{digest}0"), format!("targets/./{digest}")]) {
+        for bad in
+            bad.iter().map(|b| (*b).to_owned()).chain([format!("targets/{digest}/x"), format!("targets/{digest}0"), format!("targets/./{digest}")])
+        {
             assert!(Member::parse(&bad).is_none(), "{bad}");
         }
     }

@@ -251,8 +251,13 @@ fn a_bomb_of_metadata_is_refused_by_its_header() {
 #[test]
 fn odd_headers_are_refused() {
     let name = format!("targets/{}", Digest::of(&payload("engine")));
-    let bends: [fn(&mut Header); 5] =
-        [|h| h.set_mode(0o4755), |h| h.set_uid(1000), |h| h.set_mtime(1), |h| h.as_gnu_mut().unwrap().set_atime(1), |h| h.as_old_mut().linkname[0] = b'x'];
+    let bends: [fn(&mut Header); 5] = [
+        |h| h.set_mode(0o4755),
+        |h| h.set_uid(1000),
+        |h| h.set_mtime(1),
+        |h| h.as_gnu_mut().unwrap().set_atime(1),
+        |h| h.as_old_mut().linkname[0] = b'x',
+    ];
     for bend in bends {
         assert!(matches!(take(&with(&forged(&name, &payload("engine"), bend))[..]), Err(BundleError::OddHeader { .. })));
     }
@@ -342,4 +347,15 @@ proptest! {
         prop_assert!(take(&bytes[..]).is_err());
         prop_assert!(inspect(&bytes[..]).is_err());
     }
+}
+
+#[test]
+fn a_bundle_that_the_release_tool_made_is_read() {
+    let bundle = fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/good.wob")).unwrap();
+    let contents = inspect(&bundle[..]).unwrap();
+    assert_eq!((contents.release.version, contents.targets.len(), contents.bytes), (2, 2, bundle.len() as u64));
+    assert!(
+        matches!(open(&bundle[..], &trusted(), &identity(), &clock()), Err(BundleError::Refused(Refusal::RootForked { .. }))),
+        "another publisher's box"
+    );
 }

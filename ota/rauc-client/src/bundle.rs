@@ -108,7 +108,9 @@ impl Rauc {
         let path = path_text(bundle)?;
         let found = self.installer.inspect_bundle(path, HashMap::new()).await;
         let map = found.map_err(|source| match source {
-            zbus::Error::MethodError(name, Some(reason), _) if !name.as_str().starts_with("org.freedesktop.DBus.Error.") => RaucError::Failed { reason },
+            zbus::Error::MethodError(name, Some(reason), _) if !name.as_str().starts_with("org.freedesktop.DBus.Error.") => {
+                RaucError::Failed { reason }
+            }
             other => RaucError::from_bus("look into the image")(other),
         })?;
         BundleInfo::read(&map).ok_or_else(|| RaucError::Unexpected { what: "a bundle without a product name".to_owned() })

@@ -74,10 +74,6 @@ impl Rauc {
         loop {
             tokio::select! {
                 biased;
-                end = ends.next() => {
-                    let result = end.and_then(|signal| signal.args().ok().map(|a| *a.result()));
-                    return self.verdict(result).await;
-                }
                 change = changes.next() => {
                     let Some(change) = change else { return Err(RaucError::Gone) };
                     if let Ok(args) = change.args() {
@@ -87,6 +83,10 @@ impl Rauc {
                             }
                         }
                     }
+                }
+                end = ends.next() => {
+                    let result = end.and_then(|signal| signal.args().ok().map(|a| *a.result()));
+                    return self.verdict(result).await;
                 }
                 owner = owners.next() => {
                     if owner.flatten().is_none() {

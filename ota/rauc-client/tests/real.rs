@@ -113,11 +113,13 @@ impl Bench {
         fs::write(content.join("hook.sh"), "#!/bin/sh\nexit 0\n").unwrap();
         fs::set_permissions(content.join("hook.sh"), fs::Permissions::from_mode(0o755)).unwrap();
         let hook = if more.is_empty() { "" } else { "[hooks]\nfilename=hook.sh\n" };
-        let manifest = format!("[update]\ncompatible=test-box\nversion=2.0\n[bundle]\nformat={format}\n{hook}[image.rootfs]\nfilename=root.img\n{more}");
+        let manifest =
+            format!("[update]\ncompatible=test-box\nversion=2.0\n[bundle]\nformat={format}\n{hook}[image.rootfs]\nfilename=root.img\n{more}");
         fs::write(content.join("manifest.raucm"), manifest).unwrap();
         let made = top.join(format!("{name}.raucb"));
         let option = |what: &str, file: String| format!("--{what}={}/{file}", top.display());
-        let (cert, key, ring) = (option("cert", format!("{signer}.crt")), option("key", format!("{signer}.key")), option("keyring", format!("{signer}.crt")));
+        let (cert, key, ring) =
+            (option("cert", format!("{signer}.crt")), option("key", format!("{signer}.key")), option("keyring", format!("{signer}.crt")));
         inside(&self.root, top, &["rauc", "bundle", &cert, &key, &ring, content.to_str().unwrap(), made.to_str().unwrap()]);
         made
     }

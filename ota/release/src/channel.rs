@@ -8,8 +8,8 @@ use std::path::Path;
 use jiff::Timestamp;
 use warden_bundle::{BundleError, FolderSource, Member, Source, in_order_of_need, write};
 use warden_trust::{
-    Clock, Digest, Document, Entry, Identity, Metadata, PartCheck, Pin, RELEASE_MAX, Release, Root, SPEC, Signer, TIMESTAMP_MAX, TimestampDoc, Trusted,
-    Way, seal,
+    Clock, Digest, Document, Entry, Identity, Metadata, PartCheck, Pin, RELEASE_MAX, Release, Root, SPEC, Signer, TIMESTAMP_MAX, TimestampDoc,
+    Trusted, Way, seal,
 };
 
 use crate::fault::{Done, Fault};
@@ -24,18 +24,37 @@ pub(crate) struct Stamp<'a> {
 }
 
 /// Publishes a release; `file_of` says where a target's file is. Returns the new timestamp.
-pub(crate) fn publish(channel: &Path, roots: Vec<Vec<u8>>, release: Vec<u8>, stamp: &Stamp<'_>, file_of: impl Fn(&Entry) -> Done<std::path::PathBuf>) -> Done<TimestampDoc> {
+pub(crate) fn publish(
+    channel: &Path,
+    roots: Vec<Vec<u8>>,
+    release: Vec<u8>,
+    stamp: &Stamp<'_>,
+    file_of: impl Fn(&Entry) -> Done<std::path::PathBuf>,
+) -> Done<TimestampDoc> {
     let content = Release::read(&release)?.0;
     let before = published(channel)?;
     if let Some((_, old, old_bytes)) = &before {
         if old.channel != content.channel || old.compatible != content.compatible {
-            return Fault::said(format!("{} holds channel {:?} of {:?}, and this release is of {:?} of {:?}. Publish it into a folder of its own.", channel.display(), old.channel, old.compatible, content.channel, content.compatible));
+            return Fault::said(format!(
+                "{} holds channel {:?} of {:?}, and this release is of {:?} of {:?}. Publish it into a folder of its own.",
+                channel.display(),
+                old.channel,
+                old.compatible,
+                content.channel,
+                content.compatible
+            ));
         }
         if content.version < old.version || (content.version == old.version && *old_bytes != release) {
-            return Fault::said(format!("Release {} is published already; boxes refuse another one that is not higher. Raise `version` in the recipe above {}.", old.version, old.version));
+            return Fault::said(format!(
+                "Release {} is published already; boxes refuse another one that is not higher. Raise `version` in the recipe above {}.",
+                old.version, old.version
+            ));
         }
         if content.floor < old.floor {
-            return Fault::said(format!("The floor would go down from {} to {}, and boxes never let it. Leave it at {} or higher.", old.floor, content.floor, old.floor));
+            return Fault::said(format!(
+                "The floor would go down from {} to {}, and boxes never let it. Leave it at {} or higher.",
+                old.floor, content.floor, old.floor
+            ));
         }
     }
     let timestamp = stamped(before.as_ref().map(|(t, _, _)| t), &content, &release, stamp)?;

@@ -151,6 +151,9 @@ struct InitArgs {
     /// Keys of a developer: no passphrase needed, and production boxes refuse them.
     #[arg(long)]
     development: bool,
+    /// With --development: derive every key from this text, so that tests get the same keys each time.
+    #[arg(long, requires = "development")]
+    dev_seed: Option<String>,
     #[arg(long, default_value_t = 3)]
     root_keys: u32,
     #[arg(long, default_value_t = 2)]
@@ -177,9 +180,13 @@ struct RotateArgs {
     /// A key to take out, such as release-1; a new one takes its place. May be given several times.
     #[arg(long)]
     replace: Vec<String>,
-    /// After a theft: the lowest version of that role's files that counts from now on. Boxes forget higher ones they have seen.
+    /// After a theft: the lowest version of the role's files that counts from now on. Boxes forget higher ones they have seen. Replace keys of one
+    /// role only, then.
     #[arg(long)]
     from_version: Option<u64>,
+    /// For development keys: derive the new keys from this text.
+    #[arg(long)]
+    dev_seed: Option<String>,
     /// How long the new root file is valid.
     #[arg(long, default_value_t = 1825)]
     days: i64,
@@ -341,7 +348,7 @@ fn init(args: &InitArgs) -> Done<()> {
         at: args.when.moment()?,
         days: args.days,
     };
-    let root = keys::init(&args.dir, &plan, keys::from_system)?;
+    let root = keys::init(&args.dir, &plan, keys::seeds(args.dev_seed.as_deref()))?;
     say(&format!("{}: {} keys and root.1.json, valid until {}", args.dir.display(), root.keys.len(), root.expires))?;
     say("Next: keep copies of the root keys apart from each other and offline; put root.1.json into the image.")
 }
@@ -355,7 +362,10 @@ fn rotate(args: &RotateArgs) -> Done<()> {
         at: args.when.moment()?,
         days: args.days,
     };
-    let (root, wanting) = keys::rotate(&args.dir, &rotation, keys::from_system)?;
+    if args.dev_seed.is_some() && !keys::newest(&args.dir)?.development {
+        return Fault::said("--dev-seed makes keys that anybody can make again, and this folder holds production keys. Leave it away.");
+    }
+    let (root, wanting) = keys::rotate(&args.dir, &rotation, keys::seeds(args.dev_seed.as_deref()))?;
     let path = keys::root_path(&args.dir, root.version);
     say(&format!("{}: valid until {}", path.display(), root.expires))?;
     if wanting > 0 {
@@ -366,7 +376,13 @@ fn rotate(args: &RotateArgs) -> Done<()> {
 
 fn list(dir: &Path) -> Done<()> {
     let root = keys::newest(dir)?;
-    say(&format!("root {} of {}, {}valid until {}", root.version, root.compatible, if root.development { "DEVELOPMENT, " } else { "" }, root.expires))?;
+    say(&format!(
+        "root {} of {}, {}valid until {}",
+        root.version,
+        root.compatible,
+        if root.development { "DEVELOPMENT, " } else { "" },
+        root.expires
+    ))?;
     for role in Role::ALL {
         let part = root.role(role);
         say(&format!("{role}: {} of {} must sign", part.threshold, part.key_ids.len()))?;
@@ -390,7 +406,14 @@ fn sign_release(args: &SignArgs) -> Done<()> {
     let release = sign::release(&Recipe::read(&args.recipe)?, &root, args.signing.when.moment()?)?;
     let bytes = sign::signed(&release, &borrow(&signers))?;
     files::replace_with(&args.out, &bytes)?;
-    say(&format!("{}: release {} of {}, {} targets, valid until {}", args.out.display(), release.version, release.channel, release.entries.len(), release.expires))?;
+    say(&format!(
+        "{}: release {} of {}, {} targets, valid until {}",
+        args.out.display(),
+        release.version,
+        release.channel,
+        release.entries.len(),
+        release.expires
+    ))?;
     let lacking = root.role(Role::Release).threshold.saturating_sub(u32::try_from(signers.len()).unwrap_or(u32::MAX));
     if lacking > 0 {
         say(&format!("It still needs {lacking} signatures of release keys: `warden-release add-signature {} --key FILE`.", args.out.display()))?;
@@ -454,7 +477,13 @@ fn verify(args: &VerifyArgs) -> Done<()> {
     let root = files::read(&args.root, ROOT_MAX)?;
     let verdict = judge::verify(&args.path, &root, args.channel.as_deref(), args.development, args.when.moment()?)?;
     let born = Root::read(&root)?.0.version;
-    say(&format!("{}: sound. Release {} of {}, {} targets checked, trusted from root {born}", args.path.display(), verdict.release.version, verdict.release.channel, verdict.targets))?;
+    say(&format!(
+        "{}: sound. Release {} of {}, {} targets checked, trusted from root {born}",
+        args.path.display(),
+        verdict.release.version,
+        verdict.release.channel,
+        verdict.targets
+    ))?;
     match verdict.stale {
         Some(expires) => Fault::said(format!("The channel is stale: its timestamp was valid until {expires}. Run `warden-release refresh`.")),
         None => Ok(()),

@@ -22,7 +22,9 @@ pub(crate) fn read(path: &Path, limit: usize) -> Done<Vec<u8>> {
 pub(crate) fn create_new(path: &Path, content: &[u8], mode: u32) -> Done<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut file = made.map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => Fault::Said(format!("{} is there already and is not overwritten. Choose another folder, or move it away yourself.", path.display())),
+        io::ErrorKind::AlreadyExists => {
+            Fault::Said(format!("{} is there already and is not overwritten. Choose another folder, or move it away yourself.", path.display()))
+        }
         _ => Fault::io(format!("{} cannot be made", path.display()))(e),
     })?;
     file.write_all(content).and_then(|()| file.sync_all()).map_err(Fault::io(format!("{} cannot be written", path.display())))

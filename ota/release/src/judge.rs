@@ -24,7 +24,9 @@ pub(crate) struct Verdict {
 pub(crate) fn verify(path: &Path, root: &[u8], channel: Option<&str>, development: bool, at: Timestamp) -> Done<Verdict> {
     let born = Root::read(root)?.0;
     if born.development && !development {
-        return Fault::said("The root file belongs to development keys, and production boxes refuse them. Say --development to verify as a development box.");
+        return Fault::said(
+            "The root file belongs to development keys, and production boxes refuse them. Say --development to verify as a development box.",
+        );
     }
     let channel = match channel {
         Some(channel) => channel.to_owned(),
@@ -39,7 +41,11 @@ pub(crate) fn verify(path: &Path, root: &[u8], channel: Option<&str>, developmen
         let verdict = drain(open_folder(path, &trusted, &identity, &clock)?)?;
         let lacking = accepted.release.entries.len() - verdict.targets;
         if lacking > 0 {
-            return Fault::said(format!("{lacking} targets of release {} are missing in {}. Publish again from the recipe.", accepted.release.version, path.join("targets").display()));
+            return Fault::said(format!(
+                "{lacking} targets of release {} are missing in {}. Publish again from the recipe.",
+                accepted.release.version,
+                path.join("targets").display()
+            ));
         }
         let stale = match accepted.freshness {
             Freshness::Fresh => None,

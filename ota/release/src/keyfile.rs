@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use argon2::{Algorithm, Argon2, Params, Version};
-use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::XChaCha20Poly1305;
+use chacha20poly1305::aead::{Aead, KeyInit};
 use serde::{Deserialize, Serialize};
 use warden_trust::{PublicKey, Role, SeedKey, Signer};
 
@@ -73,7 +73,11 @@ impl Key {
         match passphrase {
             Some(passphrase) => file.sealed = Some(seal(seed, passphrase)?),
             None if development => file.seed = Some(hex::encode(seed)),
-            None => return Fault::said("Production keys need a passphrase. Give --passphrase-file, or set WARDEN_RELEASE_PASSPHRASE; for keys of a developer say --development."),
+            None => {
+                return Fault::said(
+                    "Production keys need a passphrase. Give --passphrase-file, or set WARDEN_RELEASE_PASSPHRASE; for keys of a developer say --development.",
+                );
+            }
         }
         let mut text = serde_json::to_vec_pretty(&file).map_err(|e| Fault::Said(format!("the key file cannot be written: {e}")))?;
         text.push(b'\n');
@@ -83,7 +87,8 @@ impl Key {
     /// Reads a key: a file, or `env:NAME` for a role.
     pub(crate) fn load(from: &str, role: Option<Role>, passphrase: Option<&str>) -> Done<Self> {
         if let Some(name) = from.strip_prefix("env:") {
-            let text = std::env::var(name).map_err(|_| Fault::Said(format!("The environment variable {name} is not set. It must hold a seed of 64 hex digits.")))?;
+            let text = std::env::var(name)
+                .map_err(|_| Fault::Said(format!("The environment variable {name} is not set. It must hold a seed of 64 hex digits.")))?;
             let role = role.ok_or_else(|| Fault::Said("A key from the environment has no role of its own; name one with --role.".to_owned()))?;
             return Ok(Self::from_seed(role, &seed_of(text.trim(), name)?));
         }
@@ -102,7 +107,11 @@ impl Key {
             _ => return Err(wrong()),
         };
         let key = Self::from_seed(file.role, &seed);
-        if key.public == file.public { Ok(key) } else { Fault::said(format!("{from} is damaged: its two halves do not belong together. Take the copy you keep elsewhere.")) }
+        if key.public == file.public {
+            Ok(key)
+        } else {
+            Fault::said(format!("{from} is damaged: its two halves do not belong together. Take the copy you keep elsewhere."))
+        }
     }
 }
 
@@ -115,7 +124,8 @@ fn seed_of(text: &str, place: &str) -> Done<[u8; 32]> {
 /// Fresh secret bytes.
 pub(crate) fn random<const N: usize>() -> Done<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| Fault::Said(format!("the system gives no random bytes: {e}. Try again on a machine that is fully up.")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Fault::Said(format!("the system gives no random bytes: {e}. Try again on a machine that is fully up.")))?;
     Ok(bytes)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jiff::{Timestamp, ToSpan};
-use warden_trust::{Document, Envelope, ROOT_MAX, Role, Root, RootKey, SPEC, Signer, add_signature, seal};
+use warden_trust::{Digest, Document, Envelope, ROOT_MAX, Role, Root, RootKey, SPEC, Signer, add_signature, seal};
 
 use crate::fault::{Done, Fault};
 use crate::files;
@@ -29,14 +29,19 @@ pub(crate) struct Plan<'a> {
 
 /// Moment plus days.
 pub(crate) fn later(at: Timestamp, days: i64) -> Done<Timestamp> {
-    days.checked_mul(24).and_then(|hours| at.checked_add(hours.hours()).ok()).ok_or_else(|| Fault::Said(format!("{days} days after {at} is no date this tool can write. Choose fewer days.")))
+    days.checked_mul(24)
+        .and_then(|hours| at.checked_add(hours.hours()).ok())
+        .ok_or_else(|| Fault::Said(format!("{days} days after {at} is no date this tool can write. Choose fewer days.")))
 }
 
 /// Makes a folder of new keys and the first root file. `seed` gives 32 secret bytes per key.
 pub(crate) fn init(dir: &Path, plan: &Plan<'_>, mut seed: impl FnMut(Role, u32) -> Done<[u8; 32]>) -> Done<Root> {
     files::folder(dir)?;
     if root_path(dir, 1).exists() || plan.shares.iter().any(|s| (1..=s.keys).any(|n| key_path(dir, s.role, n).exists())) {
-        return Fault::said(format!("{} holds keys already, and keys are never overwritten. Choose an empty folder, or use `keys rotate`.", dir.display()));
+        return Fault::said(format!(
+            "{} holds keys already, and keys are never overwritten. Choose an empty folder, or use `keys rotate`.",
+            dir.display()
+        ));
     }
     let mut keys = Vec::new();
     for share in plan.shares {
@@ -104,7 +109,10 @@ pub(crate) fn signers(dir: &Path, given: &[String], role: Role, passphrase: Opti
     for from in given {
         let key = Key::load(from, Some(role), passphrase)?;
         if key.role != role || !root.role(role).key_ids.contains(&key.public.id()) {
-            return Fault::said(format!("{from} is not a {role} key of root version {}. Boxes would refuse what it signs; use a key that `keys show` lists.", root.version));
+            return Fault::said(format!(
+                "{from} is not a {role} key of root version {}. Boxes would refuse what it signs; use a key that `keys show` lists.",
+                root.version
+            ));
         }
         keys.push(key);
     }
@@ -145,7 +153,8 @@ pub(crate) fn rotate(dir: &Path, rotation: &Rotation<'_>, mut seed: impl FnMut(R
             return Fault::said(format!("{name} is not in root version {} any more. `keys show` lists those that are.", old.version));
         };
         let taken = |n: u32| key_path(dir, role, n).exists() || fresh.iter().any(|(m, k, _): &(u32, Key, _)| *m == n && k.role == role);
-        let n = (1..1000).find(|n| !taken(*n)).ok_or_else(|| Fault::Said("There are 999 keys of one role in this folder; clear it up.".to_owned()))?;
+        let n =
+            (1..1000).find(|n| !taken(*n)).ok_or_else(|| Fault::Said("There are 999 keys of one role in this folder; clear it up.".to_owned()))?;
         let bytes = seed(role, n)?;
         let key = Key::from_seed(role, &bytes);
         *slot = key.public.id();
@@ -222,7 +231,10 @@ pub(crate) fn root_path(dir: &Path, version: u64) -> PathBuf {
     dir.join(format!("root.{version}.json"))
 }
 
-/// Fresh seeds from the system.
-pub(crate) fn from_system(_: Role, _: u32) -> Done<[u8; 32]> {
-    random()
+/// Where seeds of new keys come from: the system, or a text for development keys that are the same each time.
+pub(crate) fn seeds(text: Option<&str>) -> impl FnMut(Role, u32) -> Done<[u8; 32]> {
+    move |role, n| match text {
+        Some(text) => Ok(*Digest::of(format!("warden development key\n{text}\n{role}-{n}").as_bytes()).raw()),
+        None => random(),
+    }
 }

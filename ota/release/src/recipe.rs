@@ -87,7 +87,12 @@ impl Recipe {
     /// The file of an entry of the release that was signed from this recipe.
     pub(crate) fn file_of(&self, entry: &Entry) -> Done<PathBuf> {
         let found = self.targets.iter().find(|t| t.kind == entry.kind && t.name == entry.name && t.version == entry.version);
-        let missing = || Fault::Said(format!("The recipe does not name {}, which the release lists. Give the recipe the release was signed from.", entry.subject()));
+        let missing = || {
+            Fault::Said(format!(
+                "The recipe does not name {}, which the release lists. Give the recipe the release was signed from.",
+                entry.subject()
+            ))
+        };
         found.map(|t| self.path(t)).ok_or_else(missing)
     }
 }

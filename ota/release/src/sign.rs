@@ -22,7 +22,11 @@ pub(crate) fn release(recipe: &Recipe, root: &Root, at: Timestamp) -> Done<Relea
     for target in &recipe.targets {
         let entry = entry(recipe, target)?;
         if entry.kind == Kind::Os && entry.number().is_some_and(|v| v < recipe.floor) {
-            return Fault::said(format!("{} is below the floor {} of its own release; no box would take it. Lower the floor or raise the version.", entry.subject(), recipe.floor));
+            return Fault::said(format!(
+                "{} is below the floor {} of its own release; no box would take it. Lower the floor or raise the version.",
+                entry.subject(),
+                recipe.floor
+            ));
         }
         entries.push(entry);
     }

@@ -67,7 +67,9 @@ pub enum Refusal {
     #[error("{document} has the member {name} twice, so it could be read in two ways. Do not use this source; get the update from the publisher.")]
     DuplicateMember { document: Document, name: String },
     /// Valid JSON, but not written in the one agreed form.
-    #[error("{document} is not in the canonical form that the release tool writes; somebody changed it on the way. Get the update from the publisher again.")]
+    #[error(
+        "{document} is not in the canonical form that the release tool writes; somebody changed it on the way. Get the update from the publisher again."
+    )]
     NotCanonical { document: Document },
     /// One key id signs twice.
     #[error("{document} carries two signatures of key {}, which would count one signer twice. Do not use this source; get the update from the publisher.", short(.key_id))]
@@ -76,7 +78,10 @@ pub enum Refusal {
     #[error("a file of type {found:?} stands in the place of {document}. Get the update from the publisher again.")]
     WrongDocument { document: Document, found: String },
     /// A format this version does not speak.
-    #[error("{document} is written in format {found}, and this version reads format {} only. Update this box to an older release first, then to this one.", crate::SPEC)]
+    #[error(
+        "{document} is written in format {found}, and this version reads format {} only. Update this box to an older release first, then to this one.",
+        crate::SPEC
+    )]
     UnknownSpec { document: Document, found: u64 },
     /// The content contradicts itself.
     #[error("{document} contradicts itself: {detail}. Tell the publisher; nothing can be done on this box.")]
@@ -103,25 +108,37 @@ pub enum Refusal {
     #[error("root version {version} differs from the one this box trusts. The source is not this box's publisher, or was tampered with.")]
     RootForked { version: u64 },
     /// A production box was offered development keys.
-    #[error("the root file belongs to development keys, and this box takes production releases only. Use a production release, or install a development image.")]
+    #[error(
+        "the root file belongs to development keys, and this box takes production releases only. Use a production release, or install a development image."
+    )]
     DevelopmentRoot,
     /// Made for another product.
     #[error("{document} is for {found:?}, and this box is {expected:?}. Take the update made for this product.")]
     OtherProduct { document: Document, found: String, expected: String },
     /// Made for another channel.
-    #[error("{document} is of channel {found:?}, and this box follows {expected:?}. Take an update of that channel, or change the channel in the settings first.")]
+    #[error(
+        "{document} is of channel {found:?}, and this box follows {expected:?}. Take an update of that channel, or change the channel in the settings first."
+    )]
     OtherChannel { document: Document, found: String, expected: String },
     /// Older than what this box has seen.
-    #[error("{document} is version {found}, and this box has already seen {seen}; an older one may bring back mended faults. Take the newest update.")]
+    #[error(
+        "{document} is version {found}, and this box has already seen {seen}; an older one may bring back mended faults. Take the newest update."
+    )]
     OlderThanSeen { document: Document, found: u64, seen: u64 },
     /// Two files claim the same version.
-    #[error("{document} claims version {version} with another content than this box has seen under it. Tell the publisher; take a release with a higher version.")]
+    #[error(
+        "{document} claims version {version} with another content than this box has seen under it. Tell the publisher; take a release with a higher version."
+    )]
     SameVersionOtherContent { document: Document, version: u64 },
     /// Out of date.
-    #[error("{document} was valid until {expires}, and it is {now} by this box's clock. Take a newer update; if the date is wrong, set the clock first.")]
+    #[error(
+        "{document} was valid until {expires}, and it is {now} by this box's clock. Take a newer update; if the date is wrong, set the clock first."
+    )]
     Expired { document: Document, expires: Timestamp, now: Timestamp },
     /// The channel was not refreshed; only automatic updates stop.
-    #[error("the channel is stale: its timestamp was valid until {expires}, and it is {now}. Automatic updates wait; check the update server, the network and the clock, or install by hand.")]
+    #[error(
+        "the channel is stale: its timestamp was valid until {expires}, and it is {now}. Automatic updates wait; check the update server, the network and the clock, or install by hand."
+    )]
     Stale { expires: Timestamp, now: Timestamp },
     /// The release is not the one the timestamp pins.
     #[error("release.json is not the one that timestamp.json names ({detail}); parts of two releases were mixed. Fetch the update again.")]
@@ -145,13 +162,19 @@ pub enum Refusal {
     #[error("{subject} needs GPU driver {needs} or newer, and this box has {}. Update the OS, which carries the driver, first.", .have.as_ref().map_or("none", Version::as_str))]
     NeedsNewerDriver { subject: String, needs: Version, have: Option<Version> },
     /// The data of this box is too new for that OS.
-    #[error("{subject} reads data of format {reads}, and this box's data needs format {needs} or newer. Choose a newer OS, or restore a backup made by that one.")]
+    #[error(
+        "{subject} reads data of format {reads}, and this box's data needs format {needs} or newer. Choose a newer OS, or restore a backup made by that one."
+    )]
     DataTooNew { subject: String, reads: u32, needs: u32 },
     /// It failed here before.
-    #[error("OS {version} was tried on this box and fell back: {reason} It is not tried again by itself. Wait for a newer version, or choose \"try again\".")]
+    #[error(
+        "OS {version} was tried on this box and fell back: {reason} It is not tried again by itself. Wait for a newer version, or choose \"try again\"."
+    )]
     Quarantined { version: Version, reason: String },
     /// A part of a target is damaged.
-    #[error("part {part} of {subject} does not match its checksum. Only this part has to be fetched again; if it fails again, the source is damaged.")]
+    #[error(
+        "part {part} of {subject} does not match its checksum. Only this part has to be fetched again; if it fails again, the source is damaged."
+    )]
     DamagedPart { subject: String, part: u64 },
     /// All parts match but not the whole.
     #[error("{subject} does not match its checksum. Delete it and fetch it again.")]

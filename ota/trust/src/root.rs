@@ -65,8 +65,9 @@ pub struct RoleKeys {
     pub key_ids: Vec<KeyId>,
     /// How many of them must sign.
     pub threshold: u32,
-    /// The lowest version of this role's files that counts. When a key is taken out of the role, boxes forget the highest version they
-    /// have seen and start from this one: the way back after a thief signed a version near the end of the numbers.
+    /// The lowest version of this role's files that counts. When a root takes a key out of the role and changes this number, boxes forget
+    /// the highest version they have seen and start from this one: the way back after a thief signed a version near the end of the
+    /// numbers. A rotation that leaves it alone forgets nothing, so old files cannot be replayed after it.
     #[serde(default)]
     pub from_version: u64,
 }
@@ -175,9 +176,10 @@ impl Root {
         Ok(())
     }
 
-    /// True when `next` takes a key out of this role that is in it now.
+    /// True when `next` tells boxes to begin counting this role's versions anew: it takes a key out and names another first version.
     #[must_use]
-    pub fn loses_key(&self, next: &Self, role: Role) -> bool {
-        self.role(role).key_ids.iter().any(|id| !next.role(role).key_ids.contains(id))
+    pub fn recounts(&self, next: &Self, role: Role) -> bool {
+        let (old, new) = (self.role(role), next.role(role));
+        old.from_version != new.from_version && old.key_ids.iter().any(|id| !new.key_ids.contains(id))
     }
 }

@@ -204,9 +204,9 @@ impl Trusted {
         Ok(now)
     }
 
-    /// A new root takes the place of the old one. Roles that lose a key forget what was seen of them.
+    /// A new root takes the place of the old one. Roles it counts anew forget what was seen of them.
     fn rotated(mut self, next: Root) -> Self {
-        let (release, timestamp) = (self.root.loses_key(&next, Role::Release), self.root.loses_key(&next, Role::Timestamp));
+        let (release, timestamp) = (self.root.recounts(&next, Role::Release), self.root.recounts(&next, Role::Timestamp));
         for seen in self.seen.values_mut() {
             if release {
                 (seen.release, seen.release_digest) = (0, None);

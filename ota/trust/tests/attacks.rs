@@ -267,6 +267,7 @@ fn fast_forward_after_key_theft_is_undone_by_a_new_root() {
     assert!(over_the_air(&stuck, &set(&release(8, "1.2.0"), &[12])).is_err(), "without a new root the box is stuck");
     let mut next = root_of(2, &[1, 2, 3], &[12, 13], &[22]);
     next["roles"]["release"]["from_version"] = json!(8);
+    next["roles"]["timestamp"]["from_version"] = json!(1);
     let bytes = sign(&release(8, "1.2.0"), &[12]);
     let timestamp = restamp(&stamp(1, 8, &bytes, |_| ()), 22);
     let rescue = Metadata { roots: vec![sign(&next, &[1, 3])], timestamp, release: bytes };
@@ -283,6 +284,17 @@ fn a_new_root_that_only_adds_keys_forgets_nothing() {
     let wider = root_of(2, &[1, 2, 3], &[11, 12, 13], &[21]);
     let walked = box_at(7, "1.1.0").walk(&[sign(&wider, &[1, 2])], &identity()).unwrap();
     assert_eq!(walked.seen["stable"].release, 7);
+}
+
+#[test]
+fn an_ordinary_rotation_opens_no_way_back_to_old_releases() {
+    let rotated = root_of(2, &[1, 2, 3], &[12, 13], &[22]);
+    let walked = box_at(7, "1.1.0").walk(&[sign(&rotated, &[1, 2])], &identity()).unwrap();
+    assert_eq!(walked.seen["stable"].release, 7);
+    let bytes = sign(&release(6, "1.0.9"), &[12]);
+    let timestamp = restamp(&stamp(9, 6, &bytes, |_| ()), 22);
+    let replay = Metadata { roots: Vec::new(), timestamp, release: bytes };
+    assert!(matches!(offline(&walked, &replay), Err(Refusal::OlderThanSeen { seen: 7, .. })));
 }
 
 // Key compromise

@@ -5,9 +5,7 @@
 
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
-use warden_trust::{
-    Accepted, Clock, Digest, Identity, Installed, KeyId, Metadata, Refusal, SPEC, SeedKey, Signer, Trusted, Way, seal,
-};
+use warden_trust::{Accepted, Clock, Digest, Identity, Installed, KeyId, Metadata, Refusal, SPEC, SeedKey, Signer, Trusted, Way, seal};
 
 pub const PRODUCT: &str = "lm-warden-x86_64";
 pub const PAYLOAD: &[u8] = b"an image of the system";
