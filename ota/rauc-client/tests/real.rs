@@ -2,7 +2,7 @@
 //! host's. It needs root, loop devices and squashfs; where one of them is missing these tests say so and pass, unless `WARDEN_NEED_RAUC` is set.
 //! There is no device-mapper here, so installs use the old bundle format, which the image refuses; that part is shown in a virtual machine.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set itself up should stop")]
 
 mod support;
 

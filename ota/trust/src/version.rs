@@ -35,12 +35,10 @@ impl FromStr for Version {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not a version of one to four numbers with dots, such as 1.4.0");
         let mut numbers = [0; 4];
-        let mut given = 0;
-        for part in text.split('.') {
+        for (at, part) in text.split('.').enumerate() {
             let digits = !part.is_empty() && part.len() <= 9 && part.bytes().all(|b| b.is_ascii_digit());
-            let slot = numbers.get_mut(given).filter(|_| digits).ok_or_else(wrong)?;
+            let slot = numbers.get_mut(at).filter(|_| digits).ok_or_else(wrong)?;
             *slot = part.parse().map_err(|_| wrong())?;
-            given += 1;
         }
         Ok(Self { text: text.to_owned(), numbers })
     }

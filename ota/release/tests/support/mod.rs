@@ -1,7 +1,7 @@
 //! Runs the tool in a folder of its own, with fixed keys and dates.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set itself up should stop")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
