@@ -86,22 +86,20 @@ impl Bench {
             inside(&root, top, &[&["openssl"][..], &args, &[&format!("/CN={name}"), "-keyout", &key, "-out", &crt]].concat());
         }
         let bus = Bus::start(top);
-        let service = command(&root, top)
-            .args(["rauc", &format!("--conf={here}/system.conf"), "--override-boot-slot=a", "service"])
-            .env("DBUS_SYSTEM_BUS_ADDRESS", &bus.address)
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(top.join("service.log")).unwrap())
-            .spawn()
-            .unwrap();
         let client = bus.builder().build().await.unwrap();
         let rauc = Rauc::new(&client).await.unwrap();
+        let mut start = command(&root, top);
+        start.args(["rauc", &format!("--conf={here}/system.conf"), "--override-boot-slot=a", "service"]);
+        start.env("DBUS_SYSTEM_BUS_ADDRESS", &bus.address).stdout(Stdio::null());
+        let service = start.stderr(fs::File::create(top.join("service.log")).unwrap()).spawn().unwrap();
+        let bench = Self { rauc, client, service, folder, root, _bus: bus };
         for _ in 0..300 {
-            if rauc.compatible().await.is_ok() {
-                return Some(Self { rauc, client, service, folder, root, _bus: bus });
+            if bench.rauc.compatible().await.is_ok() {
+                return Some(bench);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("the service did not come up: {}", fs::read_to_string(top.join("service.log")).unwrap_or_default());
+        panic!("the service did not come up: {}", fs::read_to_string(bench.folder.path().join("service.log")).unwrap_or_default());
     }
 
     /// Makes a bundle of a given format, signed by `signer`.
