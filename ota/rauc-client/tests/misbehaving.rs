@@ -133,3 +133,12 @@ async fn a_mark_that_the_bus_denies_says_who_may() {
     assert!(matches!(denied, RaucError::Denied { .. }), "{denied}");
     assert!(denied.to_string().contains("Only the health gate and root"));
 }
+
+#[tokio::test]
+async fn an_install_can_run_as_a_task_of_its_own() {
+    let bench = Bench::new(Manner::EndsAtOnce, "").await;
+    let rauc = bench.rauc.clone();
+    let args = InstallArgs::default();
+    let task = tokio::spawn(async move { rauc.install(Path::new("/x.raucb"), &args, Duration::from_secs(60), |_| ()).await });
+    task.await.unwrap().unwrap();
+}

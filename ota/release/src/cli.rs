@@ -90,6 +90,7 @@ enum KeyVerb {
     Rotate(RotateArgs),
     /// List the keys of a folder and what they may sign.
     Show {
+        /// The folder of keys and root files.
         #[arg(long)]
         dir: PathBuf,
     },
@@ -143,6 +144,7 @@ impl When {
 
 #[derive(Debug, Args)]
 struct InitArgs {
+    /// The folder of keys and root files.
     #[arg(long)]
     dir: PathBuf,
     /// The product, as in the image's RAUC configuration.
@@ -154,14 +156,19 @@ struct InitArgs {
     /// With --development: derive every key from this text, so that tests get the same keys each time.
     #[arg(long, requires = "development")]
     dev_seed: Option<String>,
+    /// Root keys to make.
     #[arg(long, default_value_t = 3)]
     root_keys: u32,
+    /// How many of them must sign.
     #[arg(long, default_value_t = 2)]
     root_threshold: u32,
+    /// Release keys to make.
     #[arg(long, default_value_t = 2)]
     release_keys: u32,
+    /// How many of them must sign.
     #[arg(long, default_value_t = 1)]
     release_threshold: u32,
+    /// Timestamp keys to make; one signs.
     #[arg(long, default_value_t = 1)]
     timestamp_keys: u32,
     /// How long the root file is valid.
@@ -175,6 +182,7 @@ struct InitArgs {
 
 #[derive(Debug, Args)]
 struct RotateArgs {
+    /// The folder of keys and root files.
     #[arg(long)]
     dir: PathBuf,
     /// A key to take out, such as release-1; a new one takes its place. May be given several times.
@@ -218,8 +226,10 @@ impl Signing {
 
 #[derive(Debug, Args)]
 struct SignArgs {
+    /// The recipe, a TOML file beside the files it names.
     #[arg(long)]
     recipe: PathBuf,
+    /// Where the result goes; it appears whole or not at all.
     #[arg(long)]
     out: PathBuf,
     #[command(flatten)]
@@ -251,10 +261,13 @@ struct AttachArgs {
 
 #[derive(Debug, Args)]
 struct PublishArgs {
+    /// The recipe, a TOML file beside the files it names.
     #[arg(long)]
     recipe: PathBuf,
+    /// The signed release file.
     #[arg(long)]
     release: PathBuf,
+    /// The channel folder.
     #[arg(long)]
     channel: PathBuf,
     /// How long the channel counts as fresh without a refresh.
@@ -266,6 +279,7 @@ struct PublishArgs {
 
 #[derive(Debug, Args)]
 struct RefreshArgs {
+    /// The channel folder.
     #[arg(long)]
     channel: PathBuf,
     /// How long the channel counts as fresh without another refresh.
@@ -277,8 +291,10 @@ struct RefreshArgs {
 
 #[derive(Debug, Args)]
 struct BundleArgs {
+    /// The channel folder.
     #[arg(long)]
     channel: PathBuf,
+    /// Where the result goes; it appears whole or not at all.
     #[arg(long)]
     out: PathBuf,
     /// Only these targets, as kind/name: os/lm-warden. May be given several times.
