@@ -2,30 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
 
+mod support;
+
 use std::fs;
 use std::io::Read;
 
-use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
+use support::{clock, identity, key, published, trusting};
 use tar::{EntryType, Header};
 use warden_bundle::{BundleError, in_order_of_need, inspect, inspect_folder, open, open_folder, receive, write};
-use warden_trust::{Clock, Digest, Identity, Metadata, Refusal, Release, SPEC, SeedKey, Signer, Trusted, seal};
+use warden_trust::{Digest, Metadata, Refusal, Release, Signer, Trusted};
 
 const PART: usize = 64 * 1024;
-
-fn key(seed: u8) -> SeedKey {
-    SeedKey::from_seed(&[seed; 32])
-}
-
-fn identity() -> Identity {
-    Identity { compatible: "box".to_owned(), channel: "stable".to_owned(), development: true }
-}
-
-fn clock() -> Clock {
-    let now: Timestamp = "2027-03-01T00:00:00Z".parse().unwrap();
-    Clock { wall: now, confirmed: true, build_epoch: now }
-}
 
 fn payload(kind: &str) -> Vec<u8> {
     let bytes = match kind {
@@ -37,32 +26,15 @@ fn payload(kind: &str) -> Vec<u8> {
 }
 
 fn metadata(signer: u8) -> Metadata {
-    let ids = |seed: u8| json!({"key_ids": [key(seed).public().id()], "threshold": 1});
-    let keys: Vec<_> = [1, 2, 3].map(|s| json!({"key_id": key(s).public().id(), "public": key(s).public()})).to_vec();
-    let root = json!({
-        "type": "root", "spec": SPEC, "version": 1, "compatible": "box", "development": true, "issued": "2027-01-01T00:00:00Z",
-        "expires": "2037-01-01T00:00:00Z", "keys": keys, "roles": {"root": ids(1), "release": ids(2), "timestamp": ids(3)},
-    });
-    let entries: Vec<_> = ["os", "engine", "model"]
-        .map(|kind| {
-            let content = payload(kind);
-            let parts: Vec<_> = content.chunks(PART).map(Digest::of).collect();
-            json!({
-                "kind": kind, "name": kind, "version": "1.0", "sha256": Digest::of(&content), "bytes": content.len(), "part_bytes": PART,
-                "parts": parts, "requires": {}, "data_schema": 1, "licence": "Apache-2.0", "source": "https://example.org",
-            })
+    let entries = ["os", "engine", "model"].map(|kind| {
+        let content = payload(kind);
+        let parts: Vec<_> = content.chunks(PART).map(Digest::of).collect();
+        json!({
+            "kind": kind, "name": kind, "version": "1.0", "sha256": Digest::of(&content), "bytes": content.len(), "part_bytes": PART,
+            "parts": parts, "requires": {}, "data_schema": 1, "licence": "Apache-2.0", "source": "https://example.org",
         })
-        .to_vec();
-    let release = json!({
-        "type": "release", "spec": SPEC, "version": 4, "compatible": "box", "channel": "stable", "issued": "2027-02-01T00:00:00Z",
-        "expires": "2028-02-01T00:00:00Z", "floor": "0", "revoked": {}, "entries": entries,
     });
-    let release = seal(&release, &[&key(signer)]).unwrap();
-    let timestamp = json!({
-        "type": "timestamp", "spec": SPEC, "version": 9, "compatible": "box", "channel": "stable", "issued": "2027-02-01T00:00:00Z",
-        "expires": "2027-02-08T00:00:00Z", "release": {"version": 4, "sha256": Digest::of(&release), "bytes": release.len()},
-    });
-    Metadata { roots: vec![seal(&root, &[&key(1)]).unwrap()], timestamp: seal(&timestamp, &[&key(3)]).unwrap(), release }
+    published(&entries, signer)
 }
 
 fn release() -> Release {
@@ -81,7 +53,7 @@ fn good() -> Vec<u8> {
 }
 
 fn trusted() -> Trusted {
-    Trusted::begin(&metadata(2).roots[0], &identity(), clock().build_epoch).unwrap()
+    trusting(&metadata(2))
 }
 
 /// Reads a bundle into a folder of its own; after a refusal only complete targets may lie there.
