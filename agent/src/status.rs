@@ -8,6 +8,7 @@ use serde::Serialize;
 use warden_domain::{
     access::Accounts,
     front::Front,
+    issue::{IssueCode, Issues, Severity},
     model::{Registry, StateWord},
     recovery::Recovery,
     replica::Serving,
@@ -52,6 +53,8 @@ pub struct StatusSource {
     pub front: Arc<dyn Front>,
     /// Whether the console is encrypted.
     pub encrypted: bool,
+    /// For what is wrong.
+    pub issues: Arc<dyn Issues>,
     /// Port the console answers on.
     pub port: u16,
     /// True when only loopback is bound; no other address is then shown.
@@ -80,16 +83,18 @@ impl StatusSource {
                 for model in list {
                     let state = states.get(&model.id);
                     let word = state.map_or(StateWord::Stopped, |s| s.state);
-                    if let (StateWord::Failed, Some(reason)) = (word, state.and_then(|s| s.reason.as_ref())) {
-                        sentences.push(format!("{}: {}", model.config.served_name, reason.message));
-                    }
                     models.push(LocalModel { name: model.config.served_name, state: word.as_str() });
                 }
             }
             Err(problem) => sentences.push(problem.full_text()),
         }
         let addresses = if self.loopback_only { vec![IpAddr::from([127, 0, 0, 1])] } else { own_addresses() };
-        if addresses.is_empty() {
+        // Warnings are for the pages: whoever stands at the screen reads what does not work.
+        let board = self.issues.board();
+        let errors = board.open.iter().filter(|issue| issue.needs_somebody() && issue.finding.code.severity() == Severity::Error);
+        sentences.extend(errors.map(|issue| issue.finding.sentence.clone()));
+        let told = board.open.iter().any(|issue| issue.finding.code == IssueCode::NoNetworkAddress);
+        if addresses.is_empty() && !told {
             sentences.push("No network address yet. Check the cable and the DHCP server.".into());
         }
         LocalStatus {

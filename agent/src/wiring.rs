@@ -93,12 +93,16 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let main = sockets.iter().find(|socket| socket.spoken != Spoken::Redirect);
     let address = main.and_then(|socket| socket.listener.local_addr().ok());
     let loopback_only = address.is_some_and(|a| a.ip().is_loopback());
+    let port = address.map_or(8080, |a| a.port());
+    let encrypted = main.is_some_and(|socket| socket.spoken == Spoken::Tls);
+    let place = place(&config, &store, &changes, port, encrypted);
     let monitor = Monitor::start(MonitorParts {
         store: store.clone(),
         changes: changes.clone(),
         registry: models.clone(),
         serving: serving.clone(),
         engines: engines.clone(),
+        time: place.time.clone(),
         appliance: if config.profile == Profile::Appliance { Appliance::Yes } else { Appliance::No },
         data_dir: config.data_dir.clone(),
         state_dir: config.state_dir.clone(),
@@ -115,12 +119,12 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         registry: models.clone(),
         serving: serving.clone(),
         front: front.clone(),
-        encrypted: main.is_some_and(|socket| socket.spoken == Spoken::Tls),
-        port: address.map_or(8080, |a| a.port()),
+        issues: monitor.clone(),
+        encrypted,
+        port,
         loopback_only,
         version: VERSION,
     };
-    let place = place(&config, &store, &changes, source.port, source.encrypted);
     let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front);
     let (stop, stopped) = watch::channel(false);
     let (cut, cut_seen) = watch::channel(false);

@@ -147,6 +147,10 @@ impl Time for Place {
         TimeDocument { config, state, unavailable: None }
     }
 
+    async fn wanted(&self) -> TimeConfig {
+        self.time.lock().unwrap().clone()
+    }
+
     async fn configure(&self, config: TimeConfig, _: &AccountId) -> Result<TimeDocument, Problem> {
         *self.time.lock().unwrap() = config;
         Ok(Time::document(self).await)

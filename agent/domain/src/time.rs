@@ -60,6 +60,9 @@ pub trait Time: Send + Sync {
     /// The clock as wanted and as it is.
     async fn document(&self) -> TimeDocument;
 
+    /// Where the time shall come from; asks no service, so that it costs nothing.
+    async fn wanted(&self) -> TimeConfig;
+
     /// Stores where the time comes from and applies it now and at each start.
     ///
     /// # Errors

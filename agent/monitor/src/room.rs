@@ -15,6 +15,7 @@ use warden_domain::{
     issue::{Check, Dismissal, Fix, Issue, IssueBoard, Issues},
     model::Registry,
     replica::Serving,
+    time::Time,
 };
 use warden_store::{
     Store,
@@ -51,6 +52,8 @@ pub struct MonitorParts {
     pub serving: Arc<dyn Serving>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
+    /// Where the time shall come from.
+    pub time: Arc<dyn Time>,
     /// Whether this is the appliance.
     pub appliance: Appliance,
     /// The disk with the models.
@@ -109,6 +112,7 @@ impl Monitor {
             engines: parts.engines,
             store: parts.store.clone(),
             units: units.clone(),
+            time: parts.time,
         });
         checks.extend(parts.more_checks);
         let outbox = Arc::new(Notify::new());

@@ -192,6 +192,10 @@ impl TimeRoom {
 
 #[async_trait]
 impl Time for TimeRoom {
+    async fn wanted(&self) -> TimeConfig {
+        self.stored().await.ok().flatten().unwrap_or_default()
+    }
+
     async fn document(&self) -> TimeDocument {
         let config = self.stored().await.ok().flatten().unwrap_or_default();
         match self.state().await {

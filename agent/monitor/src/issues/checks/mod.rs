@@ -22,6 +22,7 @@ use warden_domain::{
     issue::{Check, Looked},
     model::Registry,
     replica::Serving,
+    time::Time,
 };
 use warden_store::Store;
 
@@ -50,11 +51,12 @@ pub(crate) struct Sources {
     pub(crate) engines: Arc<dyn Engines>,
     pub(crate) store: Store,
     pub(crate) units: Arc<dyn Units>,
+    pub(crate) time: Arc<dyn Time>,
 }
 
 /// All checks of this room.
 pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
-    let Sources { appliance, data_dir, state_dir, addresses, loopback_only, registry, serving, engines, store, units } = sources;
+    let Sources { appliance, data_dir, state_dir, addresses, loopback_only, registry, serving, engines, store, units, time } = sources;
     let watched = appliance == Appliance::Yes || !loopback_only;
     vec![
         Arc::new(data_disk::DataDisk::new(data_dir)),
@@ -64,8 +66,8 @@ pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
         Arc::new(engines::EnginePacks { registry, engines }),
         Arc::new(network::Network { addresses, watched }),
         Arc::new(failed_units::FailedUnits { appliance, units: units.clone() }),
-        Arc::new(time_service::TimeService { appliance, units }),
-        Arc::new(time_sync::TimeSync { appliance }),
+        Arc::new(time_service::TimeService { appliance, units, time: time.clone() }),
+        Arc::new(time_sync::TimeSync { appliance, time }),
         Arc::new(boot::Boot { appliance }),
         Arc::new(secure_boot::SecureBoot { appliance }),
         Arc::new(delivery::Deliveries { store }),

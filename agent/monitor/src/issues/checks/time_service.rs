@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, Fix, IssueCode, Looked};
+use warden_domain::{
+    issue::{Check, Finding, Fix, IssueCode, Looked},
+    time::{Time, TimeConfig},
+};
 
 use super::{Appliance, not_the_appliance};
 use crate::facts::units::{TIME_SERVICE, Units};
 
-fn decide(active: &str) -> Vec<Finding> {
-    if matches!(active, "active" | "activating" | "reloading") {
+/// A clock that is set by hand needs no such service, and has it stopped.
+fn decide(wanted: &TimeConfig, active: &str) -> Vec<Finding> {
+    if matches!(active, "active" | "activating" | "reloading") || *wanted == TimeConfig::Manual {
         return Vec::new();
     }
     vec![Finding {
         code: IssueCode::TimeServiceStopped,
         subject: TIME_SERVICE.to_owned(),
         sentence: format!("The service that keeps the clock does not run ({active}); the clock drifts, and certificates and logs with it."),
-        hint: "Start it here. If the clock is set by hand on purpose, dismiss this issue.".to_owned(),
+        hint: "Start it here. If the clock is to be set by hand, say so in the time settings.".to_owned(),
         fix: Some(Fix::StartTimeService),
     }]
 }
@@ -25,6 +29,7 @@ fn decide(active: &str) -> Vec<Finding> {
 pub(super) struct TimeService {
     pub(super) appliance: Appliance,
     pub(super) units: Arc<dyn Units>,
+    pub(super) time: Arc<dyn Time>,
 }
 
 #[async_trait]
@@ -38,7 +43,7 @@ impl Check for TimeService {
             return not_the_appliance();
         }
         match self.units.time_service().await {
-            Ok(active) => Looked::Seen(decide(&active)),
+            Ok(active) => Looked::Seen(decide(&self.time.wanted().await, &active)),
             Err(problem) => Looked::NotChecked(problem.message),
         }
     }
@@ -51,8 +56,13 @@ mod tests {
     #[test]
     fn a_stopped_and_a_failed_time_service_can_both_be_started_with_one_click() {
         for state in ["inactive", "failed", "deactivating"] {
-            assert_eq!(decide(state)[0].fix, Some(Fix::StartTimeService), "{state}");
+            assert_eq!(decide(&TimeConfig::default(), state)[0].fix, Some(Fix::StartTimeService), "{state}");
         }
-        assert!(decide("active").is_empty());
+        assert!(decide(&TimeConfig::default(), "active").is_empty());
+    }
+
+    #[test]
+    fn a_clock_set_by_hand_misses_no_service() {
+        assert!(decide(&TimeConfig::Manual, "inactive").is_empty());
     }
 }

@@ -1,24 +1,27 @@
 //! Whether a time server has set the clock since the start.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::{
+    issue::{Check, Finding, IssueCode, Looked},
+    time::{Time, TimeConfig},
+};
 
 use super::{Appliance, not_the_appliance, off_thread};
 
 /// The time service makes this file when a server has set the clock; its folder is there while it runs.
 const MARK: &str = "/run/systemd/timesync/synchronized";
 
-fn decide(synchronised: bool) -> Vec<Finding> {
-    if synchronised {
+fn decide(wanted: &TimeConfig, synchronised: bool) -> Vec<Finding> {
+    if synchronised || *wanted == TimeConfig::Manual {
         return Vec::new();
     }
     vec![Finding {
         code: IssueCode::ClockNotSynchronised,
         subject: "clock".to_owned(),
         sentence: "No time server has set the clock since the appliance started; it shows what the machine's own clock said.".to_owned(),
-        hint: "Check the network and the time servers. Without any, set the clock by hand and dismiss this issue.".to_owned(),
+        hint: "Check the network and the time servers. Without any, let the clock be set by hand in the time settings.".to_owned(),
         fix: None,
     }]
 }
@@ -26,6 +29,7 @@ fn decide(synchronised: bool) -> Vec<Finding> {
 /// Looks for the mark.
 pub(super) struct TimeSync {
     pub(super) appliance: Appliance,
+    pub(super) time: Arc<dyn Time>,
 }
 
 #[async_trait]
@@ -39,7 +43,7 @@ impl Check for TimeSync {
             return not_the_appliance();
         }
         match off_thread("The mark of the time service", || Path::new(MARK).try_exists()).await {
-            Ok(there) => Looked::Seen(decide(there)),
+            Ok(there) => Looked::Seen(decide(&self.time.wanted().await, there)),
             Err(because) => Looked::NotChecked(because),
         }
     }
@@ -50,9 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_was_set_is_no_issue() {
-        assert!(decide(true).is_empty());
-        assert_eq!(decide(false)[0].code, IssueCode::ClockNotSynchronised);
+    fn a_clock_that_was_set_by_a_server_or_is_set_by_hand_is_no_issue() {
+        let servers = TimeConfig::default();
+        assert!(decide(&servers, true).is_empty() && decide(&TimeConfig::Manual, false).is_empty());
+        assert_eq!(decide(&servers, false)[0].code, IssueCode::ClockNotSynchronised);
     }
 
     #[test]
