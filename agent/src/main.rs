@@ -3,6 +3,7 @@
 mod claim_folders;
 mod config;
 mod console_socket;
+mod ending;
 mod listeners;
 mod logging;
 mod plain_door;

@@ -48,6 +48,7 @@ const PAGES: &[&str] = &[
     "/ui/keys/new",
     "/ui/keys/key_app/revoke",
     "/ui/chat",
+    "/ui/tls",
     "/ui/setup/model",
     "/ui/setup/model/mdl_coming",
     "/ui/setup/model/mdl_tiny",
@@ -223,6 +224,7 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
         ("/ui/keys", "name=x"),
         ("/ui/models", "path=x"),
         ("/ui/keys/key_app/revoke", ""),
+        ("/ui/tls", "names=x.example"),
     ] {
         assert_eq!(viewer.post(path, body).await.status, 403, "{path}");
     }
@@ -271,4 +273,31 @@ async fn unknown_pages_and_models_are_told_with_a_way_back() {
 #[tokio::test]
 async fn the_specimen_page_stays_out_of_release_builds() {
     assert_eq!(Browser::signed_in(&furnished()).release().get("/ui/kit").await.status, 404);
+}
+
+#[tokio::test]
+async fn an_admin_compares_the_fingerprint_and_names_the_box() {
+    let world = furnished();
+    let admin = Browser::signed_in(&world).htmx();
+    let page = admin.get("/ui/tls").await;
+    for shown in [["A1"; 32].join(":"), ["B2"; 32].join(":"), "test-box.local".to_owned(), "192.168.1.20".to_owned()] {
+        assert!(page.text.contains(&shown), "{shown}");
+    }
+    let saved = admin.post("/ui/tls", "names=llm.example.org%2C+a.example&plain_http=on").await;
+    assert!(saved.status == 200 && saved.text.contains("Saved") && !saved.text.contains("<html"), "{} {}", saved.status, saved.text);
+    let kept = world.edit(|m| m.front.clone());
+    assert_eq!((kept.names, kept.plain_http), (vec!["llm.example.org".to_owned(), "a.example".to_owned()], true));
+    assert!(admin.get("/ui/tls").await.text.contains("Everybody on the way can read"));
+    world.edit(|m| m.fail_next = Some(Problem::new(ProblemKind::Invalid, "\"x y\" is not a DNS name.")));
+    let refused = admin.post("/ui/tls", "names=x+y").await;
+    assert!(refused.status == 422 && refused.text.contains("aria-invalid=\"true\"") && refused.text.contains("value=\"x y\""));
+}
+
+#[tokio::test]
+async fn the_authority_can_be_taken_along_by_whoever_is_signed_in() {
+    let world = furnished();
+    let file = Browser::signed_in(&world).get("/ui/tls/ca.crt").await;
+    assert_eq!(file.header("content-type"), "application/x-x509-ca-cert");
+    assert!(file.text.starts_with("-----BEGIN CERTIFICATE-----"));
+    assert_eq!(Browser::anonymous(&world).get("/ui/tls/ca.crt").await.status, 303);
 }

@@ -34,6 +34,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/models/{id}/logs",
         "GET /api/packs",
         "GET /api/setup/state",
+        "GET /api/tls",
         "GET /api/tokens",
         "GET /api/tokens/{id}",
         "GET /healthz",
@@ -45,6 +46,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "POST /api/models/{id}/unload",
         "POST /api/setup/claim",
         "POST /api/tokens",
+        "PUT /api/tls",
     ];
     assert_eq!(paths, expected);
 }
@@ -242,4 +244,20 @@ async fn the_pages_fallback_and_the_api_fit_into_one_router() {
     let merged = script::router(&world).merge(axum::Router::new().fallback(|| async { "page" }));
     let answer = Script::signed_in(&world).through(merged, "/api/nope").await;
     assert_eq!(answer.code(), "not_found");
+}
+
+#[tokio::test]
+async fn the_front_door_is_read_by_all_and_changed_by_admins() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let body = json!({"names": ["llm.example.org"], "plain_http": true});
+    let changed = script.put("/api/tls", &body).await;
+    assert_eq!((changed.status, &changed.json["config"]), (200, &body));
+    assert_eq!(changed.json["state"]["plain"]["state"], "open");
+    assert_eq!(changed.json["state"]["authority_fingerprint"], ["A1"; 32].join(":"));
+    assert!(changed.json["state"]["names"].as_array().unwrap().contains(&json!("llm.example.org")));
+    assert_eq!(script.put("/api/tls", &json!({"names": [], "colour": "red"})).await.status, 422);
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    assert_eq!(script.get("/api/tls").await.status, 200);
+    assert_eq!(script.put("/api/tls", &body).await.status, 403);
 }

@@ -114,6 +114,10 @@ impl Script {
         self.send(router(&self.world), "POST", path, Body::from(body.to_string())).await
     }
 
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send(router(&self.world), "PUT", path, Body::from(body.to_string())).await
+    }
+
     pub async fn post_text(&self, path: &str, body: &str) -> Answer {
         self.send(router(&self.world), "POST", path, Body::from(body.to_owned())).await
     }
