@@ -5,7 +5,7 @@
 use std::{
     convert::Infallible,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -15,19 +15,19 @@ use axum::{Extension, Router, extract::ConnectInfo};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{
-        conn::auto,
-        graceful::{GracefulShutdown, Watcher},
-    },
+    server::conn::auto,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use warden_access::http::{LocalAddress, OverTls};
+
+use crate::ending::{End, LAST_CALL, Newcomer};
 
 /// Connections at the same time on one listener; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
@@ -36,16 +36,16 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A client that has not finished its TLS handshake by then is cut off.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Accepts and serves until `stop` says so; returns once its connections ended or `cut` fired. With `tls` every connection must first
+/// Accepts and serves until the end says so; returns once its connections ended or were cut. With `tls` every connection must first
 /// finish a handshake.
-pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut stop: watch::Receiver<bool>, cut: watch::Receiver<bool>) {
+pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = end.stopped() => break,
         };
         match accepted {
             Ok((stream, peer)) => {
@@ -54,16 +54,18 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcc
                 if let Ok(local) = stream.local_addr() {
                     service = service.layer(Extension(LocalAddress(local.ip())));
                 }
-                let (watcher, mut cut) = (graceful.watcher(), cut.clone());
+                let (newcomer, mut end) = (end.newcomer(), end.clone());
                 match tls.clone() {
-                    None => drop(tokio::spawn(serve_connection(stream, service, watcher, permit, cut, HEADER_TIMEOUT))),
-                    Some(tls) => drop(tokio::spawn(async move {
+                    None => drop(connections.spawn(serve_connection(stream, service, newcomer, permit, end, HEADER_TIMEOUT))),
+                    Some(tls) => drop(connections.spawn(async move {
                         let shaken = tokio::select! {
                             shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => shaken,
-                            _ = cut.wait_for(|cut| *cut) => return,
+                            () = end.cut() => return,
                         };
                         match shaken {
-                            Ok(Ok(stream)) => serve_connection(stream, service.layer(Extension(OverTls)), watcher, permit, cut, HEADER_TIMEOUT).await,
+                            Ok(Ok(stream)) => {
+                                serve_connection(stream, service.layer(Extension(OverTls)), newcomer, permit, end, HEADER_TIMEOUT).await
+                            }
                             // Browsers that do not know the authority end here; it is no fault of ours and happens often.
                             Ok(Err(error)) => tracing::debug!(%error, %peer, "a TLS handshake failed"),
                             Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
@@ -79,22 +81,23 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcc
         }
     }
     drop(listener);
-    finish(graceful, cut).await;
+    connections.close();
+    connections.wait().await;
 }
 
 /// The same over a Unix socket, for the local screen.
-pub async fn serve_unix(listener: UnixListener, router: Router, mut stop: watch::Receiver<bool>, cut: watch::Receiver<bool>) {
+pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
     let permits = Arc::new(Semaphore::new(16));
-    let graceful = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = end.stopped() => break,
         };
         match accepted {
             Ok((stream, _)) => {
-                drop(tokio::spawn(serve_connection(stream, router.clone(), graceful.watcher(), permit, cut.clone(), HEADER_TIMEOUT)));
+                drop(connections.spawn(serve_connection(stream, router.clone(), end.newcomer(), permit, end.clone(), HEADER_TIMEOUT)));
             }
             Err(error) => {
                 tracing::warn!(%error, "a local connection could not be accepted");
@@ -103,36 +106,59 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut stop: watch:
         }
     }
     drop(listener);
-    finish(graceful, cut).await;
+    connections.close();
+    connections.wait().await;
 }
 
-async fn serve_connection<S>(
-    stream: S,
-    router: Router,
-    watcher: Watcher,
-    permit: OwnedSemaphorePermit,
-    mut cut: watch::Receiver<bool>,
-    patience: Duration,
-) where
+async fn serve_connection<S>(stream: S, router: Router, newcomer: Newcomer, permit: OwnedSemaphorePermit, mut end: End, patience: Duration)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&asked);
+    let (heard, newcomer) = (Arc::clone(&asked), Mutex::new(Some(newcomer)));
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
         heard.store(true, Ordering::Relaxed);
+        drop(newcomer.lock().unwrap_or_else(PoisonError::into_inner).take());
         let router = router.clone();
         async move { Ok::<_, Infallible>(router.oneshot(request.map(axum::body::Body::new)).await.unwrap_or_else(|never| match never {})) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(patience);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).keep_alive_interval(Some(Duration::from_secs(60)));
-    let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
-    tokio::select! {
-        ended = connection => if let Err(error) = ended { tracing::debug!(%error, "a connection ended early") },
-        () = silence(&asked, patience) => tracing::debug!("a connection without a request was closed"),
-        _ = cut.wait_for(|cut| *cut) => {}
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let (mut connection, mut ending, mut cut) = (std::pin::pin!(connection), false, end.clone());
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                break;
+            }
+            () = silence(&asked, patience) => {
+                tracing::debug!("a connection without a request was closed");
+                break;
+            }
+            () = last_word(&mut end, &asked), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = cut.cut() => break,
+        }
     }
     drop(permit);
+}
+
+/// Resolves when a connection is to end after what it is answering now: the agent ends, and the connection has asked at least once or
+/// does not ask in time.
+async fn last_word(end: &mut End, asked: &AtomicBool) {
+    end.stopped().await;
+    for _ in 0..50 {
+        if asked.load(Ordering::Relaxed) {
+            return;
+        }
+        tokio::time::sleep(LAST_CALL / 50).await;
+    }
 }
 
 /// Resolves when a connection brought no request in time, and never when it did. hyper's own limit on heads begins only once it knows
@@ -144,31 +170,53 @@ async fn silence(asked: &AtomicBool, patience: Duration) {
     }
 }
 
-async fn finish(graceful: GracefulShutdown, mut cut: watch::Receiver<bool>) {
-    tokio::select! {
-        () = graceful.shutdown() => {}
-        _ = cut.wait_for(|cut| *cut) => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+    use crate::ending::{Ender, ending};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// One connection that is served, its other end, the end of all, and the permits it takes one of.
+    fn served(router: Router, patience: Duration) -> (tokio::io::DuplexStream, Ender, Arc<Semaphore>) {
+        let (client, server) = tokio::io::duplex(1024);
+        let (ender, end) = ending();
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = permits.clone().try_acquire_owned().unwrap();
+        tokio::spawn(serve_connection(server, router, end.newcomer(), permit, end, patience));
+        (client, ender, permits)
+    }
 
     #[tokio::test]
     async fn a_client_without_a_word_does_not_hold_its_place_for_ever() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let (patience, limit) = (Duration::from_millis(100), Duration::from_secs(10));
         for words in ["", "PRI"] {
-            let (mut client, server) = tokio::io::duplex(1024);
-            let (_cut, cut_seen) = watch::channel(false);
-            let permits = Arc::new(Semaphore::new(1));
-            let permit = permits.clone().acquire_owned().await.unwrap();
-            tokio::spawn(serve_connection(server, Router::new(), GracefulShutdown::new().watcher(), permit, cut_seen, patience));
+            let (mut client, _ender, permits) = served(Router::new(), Duration::from_millis(100));
             client.write_all(words.as_bytes()).await.unwrap();
-            let ended = tokio::time::timeout(limit, client.read(&mut [0; 16])).await;
+            let ended = tokio::time::timeout(LIMIT, client.read(&mut [0; 16])).await;
             assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{words:?}: {ended:?}");
-            drop(tokio::time::timeout(limit, permits.acquire()).await.unwrap().unwrap());
+            drop(tokio::time::timeout(LIMIT, permits.acquire()).await.unwrap().unwrap());
         }
+    }
+
+    #[tokio::test]
+    async fn who_came_just_before_the_end_is_still_answered_and_then_let_go() {
+        let router = Router::new().route("/", axum::routing::get(|| async { "here" }));
+        let (mut client, ender, _permits) = served(router, LIMIT);
+        ender.stop();
+        tokio::time::sleep(LAST_CALL / 10).await;
+        client.write_all(b"GET / HTTP/1.1\r\nHost: box\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        tokio::time::timeout(LIMIT, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_at_the_end_is_let_go_soon() {
+        let (mut client, ender, _permits) = served(Router::new(), LIMIT);
+        ender.stop();
+        let ended = tokio::time::timeout(LIMIT / 2, client.read(&mut [0; 16])).await;
+        assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
     }
 }

@@ -54,11 +54,11 @@ impl Door {
         let _only_once = self.serve.set(serve);
     }
 
-    /// Serves no new connection from now on, because the agent ends; systemd keeps the socket for the next one.
+    /// Serves no new connection from now on, because the agent ends; systemd keeps the socket for the next one. What is open ends with
+    /// the agent's other connections.
     pub async fn pause(&self) {
-        if let Some((stop, served)) = self.state.lock().await.served.take() {
+        if let Some((stop, _ends_with_the_others)) = self.state.lock().await.served.take() {
             let _ = stop.send(true);
-            let _ended = served.await;
         }
     }
 

@@ -7,7 +7,6 @@ use std::{net::IpAddr, os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time:
 use axum::Router;
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::watch,
     task::JoinSet,
 };
 use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
@@ -39,7 +38,7 @@ use warden_tls::{Found, FrontRoom};
 use crate::{
     admin_reset, claim_folders,
     config::{Config, Listen, Profile},
-    console_socket, listeners,
+    console_socket, ending, listeners,
     plain_door::Door,
     redirect, seed,
     sockets::{self, Socket, Spoken},
@@ -126,8 +125,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         version: VERSION,
     };
     let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front);
-    let (stop, stopped) = watch::channel(false);
-    let (cut, cut_seen) = watch::channel(false);
+    let (ender, end) = ending::ending();
     let mut servers = JoinSet::new();
     for Socket { listener, spoken } in sockets {
         let (router, tls) = match spoken {
@@ -136,18 +134,18 @@ pub async fn run(config: Config) -> Result<(), Problem> {
             Spoken::Tls if tls.is_none() => return Err(Problem::internal("There is an encrypted port but no certificate for it.")),
             Spoken::Tls => (router.clone(), tls.clone()),
         };
-        servers.spawn(listeners::serve_tcp(listener, router, tls, stopped.clone(), cut_seen.clone()));
+        servers.spawn(listeners::serve_tcp(listener, router, tls, end.clone()));
     }
     if let Some(door) = &door {
-        let (router, cut_seen) = (router.clone(), cut_seen.clone());
-        door.serve_with(Box::new(move |listener, stop| tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, stop, cut_seen.clone()))));
+        let (router, end) = (router.clone(), end.clone());
+        door.serve_with(Box::new(move |listener, stop| tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, end.stopped_by(stop)))));
     }
-    let front_watch = front.start().await;
-    if let Some(door) = &door {
+    if let Some(door) = door.as_ref().filter(|_| !front.config().plain_http) {
         door.forget_unwanted().await;
     }
+    let front_watch = front.watch();
     let local = console_socket::open(&config.runtime_dir)?;
-    servers.spawn(listeners::serve_unix(local, console_socket::router(source.clone()), stopped.clone(), cut_seen.clone()));
+    servers.spawn(listeners::serve_unix(local, console_socket::router(source.clone()), end.clone()));
     announce(&config, &source).await;
     let watchdog = tokio::spawn(pet_watchdog());
 
@@ -155,14 +153,15 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     tracing::info!("stopping: no new connections; requests in flight may finish");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     front_watch.abort();
-    let _ = stop.send(true);
+    ender.stop();
     if let Some(door) = &door {
         door.pause().await;
     }
+    ender.last_call().await;
     gateway.drain(config.drain).await;
     // What is still open now are pages' event streams and idle connections.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let _ = cut.send(true);
+    ender.cut();
     while servers.join_next().await.is_some() {}
     watchdog.abort();
     serving.shutdown(config.stop_engines_on_exit).await;

@@ -73,6 +73,7 @@ const PAGES: &[&str] = &[
     "/ui/issues",
     "/ui/issues/iss_model_failed/dismiss",
     "/ui/alerts",
+    "/ui/tls",
     "/ui/setup/model",
     "/ui/setup/model/mdl_coming",
     "/ui/setup/model/mdl_tiny",
@@ -253,6 +254,7 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
         ("/ui/issues/iss_model_failed/dismiss", ""),
         ("/ui/alerts", "enabled=on&url=http%3A%2F%2Fx%2F"),
         ("/ui/alerts/test", ""),
+        ("/ui/tls", "names=x.example"),
     ] {
         assert_eq!(viewer.post(path, body).await.status, 403, "{path}");
     }
@@ -439,4 +441,31 @@ async fn a_mistyped_address_is_told_before_anything_is_planned() {
     let refused = browser.post("/ui/network/eth0/plan", "ipv4=static&address4=10.0.0&prefix4=24").await;
     assert_eq!(refused.status, 422);
     assert!(refused.text.contains("10.0.0"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn an_admin_compares_the_fingerprint_and_names_the_box() {
+    let world = furnished();
+    let admin = Browser::signed_in(&world).htmx();
+    let page = admin.get("/ui/tls").await;
+    for shown in [["A1"; 32].join(":"), ["B2"; 32].join(":"), "test-box.local".to_owned(), "192.168.1.20".to_owned()] {
+        assert!(page.text.contains(&shown), "{shown}");
+    }
+    let saved = admin.post("/ui/tls", "names=llm.example.org%2C+a.example&plain_http=on").await;
+    assert!(saved.status == 200 && saved.text.contains("Saved") && !saved.text.contains("<html"), "{} {}", saved.status, saved.text);
+    let kept = world.edit(|m| m.front.clone());
+    assert_eq!((kept.names, kept.plain_http), (vec!["llm.example.org".to_owned(), "a.example".to_owned()], true));
+    assert!(admin.get("/ui/tls").await.text.contains("Everybody on the way can read"));
+    world.edit(|m| m.fail_next = Some(Problem::new(ProblemKind::Invalid, "\"x y\" is not a DNS name.")));
+    let refused = admin.post("/ui/tls", "names=x+y").await;
+    assert!(refused.status == 422 && refused.text.contains("aria-invalid=\"true\"") && refused.text.contains("value=\"x y\""));
+}
+
+#[tokio::test]
+async fn the_authority_can_be_taken_along_by_whoever_is_signed_in() {
+    let world = furnished();
+    let file = Browser::signed_in(&world).get("/ui/tls/ca.crt").await;
+    assert_eq!(file.header("content-type"), "application/x-x509-ca-cert");
+    assert!(file.text.starts_with("-----BEGIN CERTIFICATE-----"));
+    assert_eq!(Browser::anonymous(&world).get("/ui/tls/ca.crt").await.status, 303);
 }

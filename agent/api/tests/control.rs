@@ -364,3 +364,19 @@ async fn a_password_reset_is_open_only_after_one_at_the_machine() {
     assert_eq!(done.status, 200);
     assert!(done.json["csrf"].is_string());
 }
+
+#[tokio::test]
+async fn the_front_door_is_read_by_all_and_changed_by_admins() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let body = json!({"names": ["llm.example.org"], "plain_http": true});
+    let changed = script.put("/api/tls", &body).await;
+    assert_eq!((changed.status, &changed.json["config"]), (200, &body));
+    assert_eq!(changed.json["state"]["plain"]["state"], "open");
+    assert_eq!(changed.json["state"]["authority_fingerprint"], ["A1"; 32].join(":"));
+    assert!(changed.json["state"]["names"].as_array().unwrap().contains(&json!("llm.example.org")));
+    assert_eq!(script.put("/api/tls", &json!({"names": [], "colour": "red"})).await.status, 422);
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    assert_eq!(script.get("/api/tls").await.status, 200);
+    assert_eq!(script.put("/api/tls", &body).await.status, 403);
+}

@@ -1,9 +1,6 @@
 //! The room over a real store and ports in memory: what is found is kept, told once, and survives restarts.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-#[path = "../../../tests/fakes/network.rs"]
-#[allow(dead_code, reason = "only the clock's part of it is used here")]
-mod network;
 #[path = "../../../tests/fakes/ports.rs"]
 mod ports;
 
@@ -74,7 +71,7 @@ impl Bench {
             registry: ports.clone(),
             serving: ports.clone(),
             engines: ports,
-            time: Arc::new(network::Place::default()),
+            time: Arc::new(ports::network::Place::default()),
             appliance: Appliance::No,
             data_dir: self.folder.path().to_owned(),
             state_dir: self.folder.path().to_owned(),

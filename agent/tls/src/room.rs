@@ -120,9 +120,9 @@ impl FrontRoom {
         }))
     }
 
-    /// Opens the plain port if that was decided, and looks after port and certificate until the handle is aborted.
-    pub async fn start(self: &Arc<Self>) -> AbortHandle {
-        let _shown_as_a_state = self.settle_plain(false).await;
+    /// Looks after port and certificate from now on, until the handle is aborted. The plain port opens in a moment if that was decided.
+    #[must_use]
+    pub fn watch(self: &Arc<Self>) -> AbortHandle {
         let room = Arc::clone(self);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(LOOK);

@@ -78,6 +78,7 @@ pub struct Images {
     packs: bool,
     root: bool,
     compiled: bool,
+    as_they_are: bool,
     disks: BTreeMap<(Flavour, PackKind), Disk>,
     stick: Option<PathBuf>,
 }
@@ -86,7 +87,7 @@ impl Images {
     /// No images yet. With `as_they_are` the programs that an earlier image build left go into them.
     #[must_use]
     pub fn new(as_they_are: bool) -> Self {
-        Self { compiled: as_they_are, ..Self::default() }
+        Self { compiled: as_they_are, as_they_are, ..Self::default() }
     }
 
     /// The builder root, which holds QEMU.
@@ -187,12 +188,12 @@ impl Images {
     /// # Errors
     /// A sentence with the last words of `warden-image`.
     pub fn pack_tree(&mut self, places: &Places, log: &CaseLog) -> Result<PathBuf, String> {
-        self.builder(places, log)?;
-        if !self.packs {
+        let tree = places.root.join("target/image/packs/tree");
+        if !(self.packs || self.as_they_are && tree.is_dir()) {
+            self.builder(places, log)?;
             warden_image(places, &["packs"], Duration::from_secs(1800), log)?;
             self.packs = true;
         }
-        let tree = places.root.join("target/image/packs/tree");
         if tree.join("engine/bin/llama-server").is_file() { Ok(tree) } else { Err(format!("no engine in {}", tree.display())) }
     }
 

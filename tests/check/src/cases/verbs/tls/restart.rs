@@ -1,4 +1,5 @@
-//! `restart-no-refusal`: visitors come without a pause and two answers stream while the agent is restarted.
+//! `restart-no-refusal`: visitors come to the encrypted and the plain port without a pause, and two answers stream, while the agent is
+//! restarted.
 //!
 //! A real engine answers (its pack lies open as a folder, because a container cannot attach a signed image). It is held and let go by
 //! signals, so that a stream lasts exactly as long as the case needs: one ends within the drain time, one outlasts it. The deliberate
@@ -6,11 +7,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use warden_vm::Neighbour;
 
 use super::bench::Bench;
 use crate::appliance::TINY;
@@ -39,27 +41,27 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let (id, model) = bench.within(|| console.serve(TINY_FILE, TINY, Duration::from_secs(60)))?;
     let (_, key) = bench.within(|| console.make_key("restart"))?;
     let before = launch_identity(&model).unwrap_or_default().to_owned();
-    let knocking = bench.trusting(PATIENCE)?;
+    let tls = bench.trusting(PATIENCE)?;
+    bench.within(|| console.expect("PUT", "/api/tls", Some(&json!({"plain_http": true})), &[200]))?;
+    let plain = Http::new(&format!("http://{}:8080", Neighbour::BOX_V4), PATIENCE);
 
-    let (over, pressed) = (AtomicBool::new(false), Instant::now());
+    let (over, under_way, started) = (AtomicBool::new(false), AtomicUsize::new(0), Instant::now());
     let (visits, streams) = bench.within(|| {
         std::thread::scope(|scope| {
-            let crowd: Vec<_> = (0..4).map(|_| scope.spawn(|| knock(&knocking, &over))).collect();
+            let crowd: Vec<_> = [&tls, &tls, &tls, &plain].map(|http| scope.spawn(|| knock(http, &over))).into();
             std::thread::sleep(Duration::from_secs(1));
-            let short = scope.spawn(|| stream(&console, &key));
-            let long = scope.spawn(|| stream(&console, &key));
-            // Both streams are under way; then their engine stands still.
-            std::thread::sleep(Duration::from_secs(1));
+            let readers = [(); 2].map(|()| scope.spawn(|| stream(&console, &key, &under_way)));
+            wait_for(&under_way, 2);
             bench.root_ok(&["/usr/bin/systemctl", "kill", "--signal=STOP", UNITS])?;
             let ended = restart(&bench, task.sabotage);
-            while pressed.elapsed() < CROWD {
+            while started.elapsed() < CROWD {
                 std::thread::sleep(Duration::from_millis(50));
             }
             over.store(true, Ordering::Relaxed);
             bench.root_ok(&["/usr/bin/systemctl", "kill", "--signal=CONT", UNITS])?;
             ended?;
             let visits: Vec<Visit> = crowd.into_iter().flat_map(|visitor| visitor.join().unwrap_or_default()).collect();
-            let streams = [short, long].map(|stream| stream.join().unwrap_or_else(|_| Err("the reader panicked".to_owned())));
+            let streams = readers.map(|reader| reader.join().unwrap_or_else(|_| Err("the reader panicked".to_owned())));
             Ok((visits, streams))
         })
     })?;
@@ -82,7 +84,9 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
             format!("and ended with an error event of its dialect ({})", seen.error),
         );
     }
-    after(&bench, &console, &id, &key, &before, result)
+    let after = after(&bench, &console, &id, &key, &before, result);
+    bench.run("root", &["/usr/bin/journalctl", "--no-pager", "--output=short-precise", "-u", "warden-agent.service"])?;
+    after
 }
 
 /// The agent is there as before, its engine untouched; a stream that ends within the drain time ends well.
@@ -92,10 +96,11 @@ fn after(bench: &Bench, console: &Console, id: &str, key: &str, before: &str, re
     result.expect(launch == before, format!("the engine is the one from before ({launch})"));
     let answer = bench.within(|| console.chat(key, TINY, "Still there?"))?;
     result.expect(answer["usage"].is_object(), "and it answers");
+    let under_way = AtomicUsize::new(0);
     let seen = bench.within(|| {
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| stream(console, key));
-            std::thread::sleep(Duration::from_millis(300));
+            let reader = scope.spawn(|| stream(console, key, &under_way));
+            wait_for(&under_way, 1);
             bench.root_ok(&["/usr/bin/systemctl", "kill", "--signal=STOP", UNITS])?;
             let restarting = scope.spawn(|| restart(bench, false));
             std::thread::sleep(Duration::from_millis(700));
@@ -148,9 +153,18 @@ struct Seen {
     done: bool,
 }
 
-/// A long answer, read to its end, whatever the end is.
-fn stream(console: &Console, key: &str) -> Result<Seen, String> {
-    let body = json!({"model": TINY, "messages": [{"role": "user", "content": "Tell me everything."}], "max_tokens": 100_000, "stream": true});
+/// Waits until that many streams are under way; their readers say why if they never are.
+fn wait_for(under_way: &AtomicUsize, streams: usize) {
+    let started = Instant::now();
+    while under_way.load(Ordering::Relaxed) < streams && started.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A long answer, read to its end, whatever the end is. Its first event is counted.
+fn stream(console: &Console, key: &str, under_way: &AtomicUsize) -> Result<Seen, String> {
+    let body = json!({"model": TINY, "messages": [{"role": "user", "content": "Tell me everything."}], "max_tokens": 100_000, "stream": true,
+        "ignore_eos": true});
     let bearer = format!("Bearer {key}");
     let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
     let http = console.http.again(Duration::from_secs(60));
@@ -159,7 +173,14 @@ fn stream(console: &Console, key: &str) -> Result<Seen, String> {
         return Err(format!("a stream was refused with status {}", stream.status));
     }
     let mut seen = Seen::default();
-    while let Some((_, line)) = stream.next_line()? {
+    loop {
+        let line = match stream.next_line() {
+            Ok(Some((_, line))) => line,
+            Ok(None) => break,
+            // After its error event a stream is cut, so that nobody takes it for whole.
+            Err(_) if seen.error.is_object() => break,
+            Err(cause) => return Err(format!("{cause} after {} events, without a word", seen.events)),
+        };
         let Some(data) = line.strip_prefix("data: ") else { continue };
         if data == "[DONE]" {
             seen.done = true;
@@ -169,6 +190,9 @@ fn stream(console: &Console, key: &str) -> Result<Seen, String> {
         if event["error"].is_object() {
             seen.error = event;
         } else {
+            if seen.events == 0 {
+                under_way.fetch_add(1, Ordering::Relaxed);
+            }
             seen.events += 1;
         }
     }
