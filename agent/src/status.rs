@@ -45,6 +45,8 @@ pub struct StatusSource {
     pub accounts: Arc<dyn Accounts>,
     /// For the code of an open password reset.
     pub recovery: Arc<dyn Recovery>,
+    /// What the system calls the box.
+    pub box_name: Arc<dyn Fn() -> String + Send + Sync>,
     /// For the models' names.
     pub registry: Arc<dyn Registry>,
     /// For their states.
@@ -98,7 +100,7 @@ impl StatusSource {
             sentences.push("No network address yet. Check the cable and the DHCP server.".into());
         }
         LocalStatus {
-            name: host_name(),
+            name: (self.box_name)(),
             version: self.version,
             console_urls: addresses.iter().map(|ip| url(*ip, self.port, self.encrypted)).collect(),
             fingerprint: self.front.state().certificates.map(|certificates| certificates.authority_fingerprint),

@@ -18,6 +18,7 @@ use warden_domain::{
     front::{Front, PlainDoor},
     machine::{Machine, NotOurs},
     model::StateWord,
+    names::Names,
     replica::Serving,
 };
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
@@ -87,14 +88,13 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         GatewayLimits::default(),
     );
 
-    let front = open_front(&config, &store, &changes, door.clone()).await?;
-    let tls = warden_tls::server_config(&front)?.map(tokio_rustls::TlsAcceptor::from);
     let main = sockets.iter().find(|socket| socket.spoken != Spoken::Redirect);
     let address = main.and_then(|socket| socket.listener.local_addr().ok());
     let loopback_only = address.is_some_and(|a| a.ip().is_loopback());
-    let port = address.map_or(8080, |a| a.port());
-    let encrypted = main.is_some_and(|socket| socket.spoken == Spoken::Tls);
+    let (port, encrypted) = (address.map_or(8080, |a| a.port()), main.is_some_and(|socket| socket.spoken == Spoken::Tls));
     let place = place(&config, &store, &changes, port, encrypted);
+    let front = open_front(&config, &store, &changes, door.clone(), &place).await?;
+    let tls = warden_tls::server_config(&front)?.map(tokio_rustls::TlsAcceptor::from);
     let monitor = Monitor::start(MonitorParts {
         store: store.clone(),
         changes: changes.clone(),
@@ -107,7 +107,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         state_dir: config.state_dir.clone(),
         addresses: Arc::new(status::own_addresses),
         loopback_only,
-        box_name: Arc::new(status::host_name),
+        box_name: place.called(),
         version: VERSION,
         more_checks: Vec::new(),
     })
@@ -119,6 +119,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         serving: serving.clone(),
         front: front.clone(),
         issues: monitor.clone(),
+        box_name: place.called(),
         encrypted,
         port,
         loopback_only,
@@ -183,8 +184,9 @@ fn open_sockets(listen: &Listen) -> Result<(Vec<Socket>, Option<Arc<Door>>), Pro
     Ok((sockets, Some(Door::new(kept.pop().map(|socket| socket.listener)))))
 }
 
-async fn open_front(config: &Config, store: &Store, changes: &Changes, door: Option<Arc<Door>>) -> Result<Arc<FrontRoom>, Problem> {
-    let found = Found { host: Box::new(status::host_name), addresses: Box::new(status::own_addresses) };
+async fn open_front(config: &Config, store: &Store, changes: &Changes, door: Option<Arc<Door>>, place: &Place) -> Result<Arc<FrontRoom>, Problem> {
+    let called = place.called();
+    let found = Found { host: Box::new(move || called()), addresses: Box::new(status::own_addresses) };
     let folder = matches!(config.listen, Listen::Systemd).then(|| config.state_dir.join("tls"));
     let door = door.map(|door| door as Arc<dyn PlainDoor>);
     FrontRoom::open(store.clone(), changes.clone(), found, config.host_names.clone(), folder, door).await
@@ -222,6 +224,15 @@ struct Place {
     network: Arc<NetworkRoom>,
     names: Arc<NamesRoom>,
     time: Arc<TimeRoom>,
+}
+
+impl Place {
+    /// What the system calls the box. The agent's unit has a name space of its own, so that its kernel's answer would be the one of its
+    /// start.
+    fn called(&self) -> Arc<dyn Fn() -> String + Send + Sync> {
+        let names = self.names.clone();
+        Arc::new(move || names.present())
+    }
 }
 
 fn place(config: &Config, store: &Store, changes: &Changes, port: u16, encrypted: bool) -> Place {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use warden_domain::{Problem, ProblemKind};
-use zbus::{Connection, connection};
+use zbus::{Connection, DBusError, connection};
 
 /// A service that has not answered by then is taken for dead.
 const CALL_LIMIT: Duration = Duration::from_secs(25);
@@ -62,10 +62,7 @@ pub fn said(service: &str, deed: &str, error: &zbus::Error) -> Problem {
         return Problem::new(ProblemKind::SystemService, format!("{service} does not run on this machine, so it cannot {deed}."))
             .hint("On the appliance it always runs; on a development machine install and start it.");
     }
-    let (name, sentence) = match error {
-        zbus::Error::MethodError(name, sentence, _) => (name.to_string(), sentence.clone().unwrap_or_default()),
-        other => (String::new(), other.to_string()),
-    };
+    let (name, sentence) = parts(error);
     if name.ends_with("AccessDenied") || name.ends_with("PermissionDenied") || name.ends_with("InteractiveAuthorizationRequired") {
         return Problem::new(ProblemKind::SystemService, format!("{service} does not let the agent's user {deed}."))
             .hint("On the appliance the image grants this; on a development machine run the agent as an account that may.");
@@ -76,12 +73,47 @@ pub fn said(service: &str, deed: &str, error: &zbus::Error) -> Problem {
 /// Whether nobody owns the name that was called.
 #[must_use]
 pub fn absent(error: &zbus::Error) -> bool {
-    let missing = ["ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", "UnknownObject"];
+    let (name, _) = parts(error);
+    name.contains(".Spawn.") || ["ServiceUnknown", "NameHasNoOwner", "UnknownObject", "systemd1.NoSuchUnit"].iter().any(|end| name.ends_with(end))
+}
+
+/// Name and sentence of an error; the bus library keeps the bus's own errors apart from those of services.
+fn parts(error: &zbus::Error) -> (String, String) {
     match error {
-        zbus::Error::MethodError(name, ..) => {
-            let name = name.to_string();
-            missing.iter().any(|end| name.ends_with(end)) || name.contains(".Spawn.") || name.ends_with("systemd1.NoSuchUnit")
-        }
-        _ => false,
+        zbus::Error::MethodError(name, sentence, _) => (name.to_string(), sentence.clone().unwrap_or_default()),
+        zbus::Error::FDO(inner) => (inner.name().to_string(), inner.description().unwrap_or_default().to_owned()),
+        other => (String::new(), other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zbus::fdo;
+
+    fn from_bus(error: fdo::Error) -> zbus::Error {
+        zbus::Error::FDO(Box::new(error))
+    }
+
+    #[test]
+    fn a_machine_without_the_service_is_told_so_with_the_way_out() {
+        let error = from_bus(fdo::Error::ServiceUnknown("The name is not activatable".into()));
+        assert!(absent(&error));
+        let problem = said("NetworkManager", "show the network", &error);
+        assert_eq!(problem.kind, ProblemKind::SystemService);
+        assert!(problem.message.contains("does not run on this machine") && problem.hint.is_some(), "{problem:?}");
+    }
+
+    #[test]
+    fn a_refusal_is_not_taken_for_an_absence() {
+        let error = from_bus(fdo::Error::AccessDenied("no".into()));
+        assert!(!absent(&error));
+        assert!(said("timedated", "set the clock", &error).message.contains("does not let the agent's user set the clock"));
+    }
+
+    #[test]
+    fn another_failure_keeps_the_services_own_words() {
+        let problem = said("timedated", "set the clock", &from_bus(fdo::Error::Failed("Previous request is not finished.".into())));
+        assert_eq!(problem.message, "timedated could not set the clock: Previous request is not finished.");
     }
 }

@@ -23,7 +23,7 @@ use std::{
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use subtle::ConstantTimeEq;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use warden_domain::{
     Problem, ProblemKind, Secret,
     change::{Changes, Topic},
@@ -80,6 +80,14 @@ enum Stage {
     Over,
 }
 
+/// Settings that may be tried.
+struct Checked {
+    port: observe::Seen,
+    plan: NetworkPlan,
+    /// Addresses of the ports that do not change.
+    others: Vec<IpAddr>,
+}
+
 /// One change under trial.
 struct Trial {
     interface: String,
@@ -105,15 +113,10 @@ pub struct NetworkRoom {
     trial: Mutex<Option<Arc<Trial>>>,
     /// Itself, for the task that follows a trial.
     me: Weak<Self>,
-    /// One change, confirmation or undoing at a time; inside, whether what an agent before this one left was cleared up.
-    turn: tokio::sync::Mutex<Cleared>,
-}
-
-/// What an agent before this one left is ended before this one begins anything: the two would look alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cleared {
-    No,
-    Yes,
+    /// One change, confirmation or undoing at a time.
+    turn: tokio::sync::Mutex<()>,
+    /// Filled once what an agent before this one left was ended. Nothing begins before: the two would look alike.
+    cleared: OnceCell<()>,
 }
 
 impl NetworkRoom {
@@ -128,11 +131,12 @@ impl NetworkRoom {
             state_dir: parts.state_dir,
             console_url: parts.console_url,
             trial: Mutex::new(None),
-            turn: tokio::sync::Mutex::new(Cleared::No),
+            turn: tokio::sync::Mutex::new(()),
+            cleared: OnceCell::new(),
         });
         let clearing = room.clone();
         tokio::spawn(async move {
-            while let Err(problem) = clearing.clear_up(&mut *clearing.turn.lock().await).await {
+            while let Err(problem) = clearing.cleared().await {
                 tracing::debug!(%problem, "the network service is not there yet");
                 tokio::time::sleep(RETRY).await;
             }
@@ -171,10 +175,7 @@ impl NetworkRoom {
     }
 
     /// Understands and ends what an agent before this one began, and removes doubles that a power cut left.
-    async fn clear_up(&self, cleared: &mut Cleared) -> Result<(), Problem> {
-        if *cleared == Cleared::Yes {
-            return Ok(());
-        }
+    async fn clear_up(&self) -> Result<(), Problem> {
         let objects = self.driver.objects().await?;
         if let Some(record) = self.kept::<TrialRecord>(TRIAL).await? {
             let checkpoint = observe::checkpoints(&objects).into_iter().find(|path| path.as_str() == record.checkpoint);
@@ -186,9 +187,11 @@ impl NetworkRoom {
             tracing::info!(interface = record.interface, ?what, "a network change of an agent before this one was ended");
             self.end(&trial::ending(&record, what, clock::now()), None, "network.leftover").await?;
         }
-        self.driver.remove_doubles().await?;
-        *cleared = Cleared::Yes;
-        Ok(())
+        self.driver.remove_doubles().await
+    }
+
+    async fn cleared(&self) -> Result<(), Problem> {
+        self.cleared.get_or_try_init(|| self.clear_up()).await.map(drop)
     }
 
     async fn seen(&self) -> Result<Vec<observe::Seen>, Problem> {
@@ -203,7 +206,7 @@ impl NetworkRoom {
         Ok(ports)
     }
 
-    async fn checked(&self, interface: &str, wanted: &InterfaceConfig) -> Result<(observe::Seen, NetworkPlan), Problem> {
+    async fn checked(&self, interface: &str, wanted: &InterfaceConfig) -> Result<Checked, Problem> {
         let ports = self.seen().await?;
         let all: Vec<Interface> = ports.iter().map(|p| p.interface.clone()).collect();
         let Some(port) = ports.into_iter().find(|p| p.interface.name == interface) else {
@@ -217,7 +220,8 @@ impl NetworkRoom {
         }
         let warnings = check::check(interface, wanted, &all)?;
         let plan = plan::plan(&port.interface, wanted, warnings, &*self.console_url);
-        Ok((port, plan))
+        let others = all.iter().filter(|other| other.name != interface).flat_map(|other| other.addresses.iter().map(|a| a.address)).collect();
+        Ok(Checked { port, plan, others })
     }
 
     /// Refuses an address that another machine answers for.
@@ -327,9 +331,7 @@ impl NetworkRoom {
 impl Network for NetworkRoom {
     async fn document(&self) -> NetworkDocument {
         // Right after a start the end of an older change may not be written yet; a reader should not miss it.
-        if let Ok(mut turn) = self.turn.try_lock() {
-            let _told_by_the_listing_below = self.clear_up(&mut turn).await;
-        }
+        let _told_by_the_listing_below = tokio::time::timeout(Duration::from_secs(3), self.cleared()).await;
         let (unavailable, interfaces) = match self.seen().await {
             Ok(ports) => (None, ports.into_iter().map(|p| p.interface).collect::<Vec<_>>()),
             Err(problem) => (Some(problem.full_text()), Vec::new()),
@@ -350,7 +352,7 @@ impl Network for NetworkRoom {
     }
 
     async fn plan(&self, interface: &str, wanted: &InterfaceConfig) -> Result<NetworkPlan, Problem> {
-        Ok(self.checked(interface, wanted).await?.1)
+        Ok(self.checked(interface, wanted).await?.plan)
     }
 
     async fn change(&self, request: ChangeRequest) -> Result<Begun, Problem> {
@@ -427,13 +429,13 @@ impl NetworkRoom {
             .hint("60 suits most networks.")
             .param("confirm"));
         }
-        let mut turn = self.turn.lock().await;
-        self.clear_up(&mut turn).await?;
+        let _turn = self.turn.lock().await;
+        self.cleared().await?;
         if let Some(trial) = self.under_trial() {
             return Err(Problem::new(ProblemKind::Conflict, format!("A change of {} already waits for its confirmation.", trial.interface))
                 .hint("Confirm or undo it first; without a word it is undone by itself."));
         }
-        let (port, plan) = self.checked(&request.interface, &request.wanted).await?;
+        let Checked { port, plan, others } = self.checked(&request.interface, &request.wanted).await?;
         if plan.changes.is_empty() {
             return Err(Problem::new(ProblemKind::Conflict, format!("{} already has these settings; nothing would change.", request.interface)));
         }
@@ -461,11 +463,10 @@ impl NetworkRoom {
             }
         };
         let token = token()?;
-        let old_addresses: Vec<IpAddr> = port.interface.addresses.iter().map(|a| a.address).collect();
         let trial = Arc::new(Trial {
             interface: request.interface,
             token: token.clone(),
-            doors: Doors::new(request.wanted.fixed(), &old_addresses, request.arrived_on),
+            doors: Doors::new(request.wanted.fixed(), &others, request.arrived_on),
             deadline,
             profile: new,
             old: port.profile.clone(),

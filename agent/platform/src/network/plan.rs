@@ -9,9 +9,15 @@ use warden_domain::network::{Interface, InterfaceConfig, Ipv4Config, Ipv6Config,
 pub fn plan(present: &Interface, wanted: &InterfaceConfig, warnings: Vec<String>, url: &dyn Fn(IpAddr) -> String) -> NetworkPlan {
     let mut changes = Vec::new();
     let name = &present.name;
+    // A fixed address is known before the network service lists it among those in use.
     let was = |v4: bool| {
-        let now: Vec<String> = present.addresses.iter().filter(|a| a.address.is_ipv4() == v4).map(ToString::to_string).collect();
-        if now.is_empty() { "no address".to_owned() } else { now.join(", ") }
+        let told = match present.config.as_ref().map(|c| (&c.ipv4, &c.ipv6)) {
+            Some((Ipv4Config::Static { address, prefix, .. }, _)) if v4 => Some(format!("{address}/{prefix}")),
+            Some((_, Ipv6Config::Static { address, prefix, .. })) if !v4 => Some(format!("{address}/{prefix}")),
+            _ => None,
+        };
+        let now = || present.addresses.iter().filter(|a| a.address.is_ipv4() == v4).map(ToString::to_string).collect::<Vec<_>>();
+        told.unwrap_or_else(|| if now().is_empty() { "no address".to_owned() } else { now().join(", ") })
     };
     if present.config.as_ref().map(|c| &c.ipv4) != Some(&wanted.ipv4) {
         let from = was(true);

@@ -76,10 +76,10 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// For a change of a port that has `old` addresses, asked for on `arrived_on`.
+    /// For a change that was asked for on `arrived_on`; `others` are the addresses of the ports that do not change.
     #[must_use]
-    pub fn new(fixed: Vec<IpAddr>, old: &[IpAddr], arrived_on: Option<IpAddr>) -> Self {
-        let aside = arrived_on.map(|ip| ip.to_canonical()).filter(|ip| !ip.is_loopback() && !old.contains(ip));
+    pub fn new(fixed: Vec<IpAddr>, others: &[IpAddr], arrived_on: Option<IpAddr>) -> Self {
+        let aside = arrived_on.map(|ip| ip.to_canonical()).filter(|ip| others.contains(ip));
         Self { fixed, aside }
     }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_confirmation_counts_only_where_it_shows_that_the_console_is_reached() {
-        let doors = Doors::new(vec![ip("10.0.0.50")], &[ip("10.0.0.5")], Some(ip("10.0.0.5")));
+        let doors = Doors::new(vec![ip("10.0.0.50")], &[], Some(ip("10.0.0.5")));
         assert!(doors.open(Some(ip("10.0.0.50")), &[]));
         assert!(doors.open(Some(ip("::ffff:10.0.0.50")), &[]), "a dual-stack socket says it so");
         assert!(!doors.open(Some(ip("10.0.0.5")), &[ip("10.0.0.50")]), "the old address");
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn an_address_from_dhcp_is_a_door_once_it_is_there() {
-        let doors = Doors::new(vec![], &[ip("10.0.0.5")], Some(ip("10.0.0.5")));
+        let doors = Doors::new(vec![], &[], Some(ip("10.0.0.5")));
         assert!(doors.open(Some(ip("10.0.0.77")), &[ip("10.0.0.77")]));
         assert!(!doors.open(Some(ip("10.0.0.5")), &[ip("10.0.0.77")]));
     }
 
     #[test]
     fn a_change_of_a_second_port_may_be_confirmed_where_it_was_asked_for() {
-        let doors = Doors::new(vec![ip("10.9.0.1")], &[ip("10.9.0.7")], Some(ip("10.0.0.5")));
+        let doors = Doors::new(vec![ip("10.9.0.1")], &[ip("10.0.0.5")], Some(ip("10.0.0.5")));
         assert!(doors.open(Some(ip("10.0.0.5")), &[]));
     }
 

@@ -93,6 +93,7 @@ impl TimeRoom {
     async fn client_state(&self) -> Result<String, Problem> {
         let path = match self.units().await?.get_unit(CLIENT).await {
             Ok(path) => path,
+            // Not loaded is not running; without a system manager nothing is known.
             Err(zbus::Error::MethodError(name, ..)) if name.ends_with("NoSuchUnit") => return Ok("inactive".to_owned()),
             Err(error) => return Err(said("systemd", "tell whether the time client runs", &error)),
         };

@@ -111,6 +111,13 @@ impl Bench {
             Some(code) => client.claim(&code)?,
             None => client.login()?,
         }
+        // The kernel answers a moment before the network service calls the port connected.
+        for _ in 0..60 {
+            if client.get("/api/network")?["interfaces"][0]["state"]["state"] == "connected" {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
         Ok(client)
     }
 
