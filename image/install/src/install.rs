@@ -104,7 +104,11 @@ impl Work<'_> {
                 let region = Region::device(format!("/dev/{part}"));
                 // Whether the stick holds what it should is seen at the first reading; later readings are compared with that.
                 let (first, mut hash) = (label == LABELS[0], Sha256::new());
-                let seen = |bytes: &[u8]| if first { hash.update(bytes) };
+                let seen = |bytes: &[u8]| {
+                    if first {
+                        hash.update(bytes)
+                    }
+                };
                 let copied = write::copy(Path::new(&source), &region, length, seen, |done| work.advance(key, done, length));
                 copied.map_err(|error| disk_fault(job.disk, &format!("writing {label}"), &error))?;
                 let sound = !first || hex::encode(hash.finalize()) == job.manifest.root_sha256;
