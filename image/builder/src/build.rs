@@ -68,6 +68,7 @@ fn make_parts(shop: &Workshop, args: &BuildArgs) -> Done<Whole> {
         initrd: &initrd,
         root: &built.root,
         sealed: &sealed,
+        profile: args.profile,
     };
     let boot = uki::build(&ingredients, args.flavour, &out)?;
     Ok(Whole { built, sealed, boot, out })

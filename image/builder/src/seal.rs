@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use warden_vm::BuilderRoot;
 
-use crate::cli::Flavour;
+use crate::cli::{Flavour, Profile};
 use crate::fault::{Done, Fault};
 use crate::files;
 use crate::steps::step;
@@ -52,9 +52,11 @@ pub(crate) fn seal(shop: &Workshop, builder: &BuilderRoot, root: &Path, out: &Pa
 }
 
 /// Words of the UKI's own command line, the same on disks and sticks. What is started comes from the add-on.
-pub(crate) fn command_line(sealed: &Sealed) -> String {
+pub(crate) fn command_line(sealed: &Sealed, profile: Profile) -> String {
+    // A guest on a busy host may see its timer stand still for a moment at the start; the kernel would take it for broken hardware.
+    let emulated = if profile == Profile::Vm { " no_timer_check" } else { "" };
     format!(
-        "ro console=tty0 console=ttyS0,115200 quiet panic=5 systemd.show_status=0 systemd.gpt_auto=0 roothash={} hashoffset={}",
+        "ro console=tty0 console=ttyS0,115200 quiet panic=5 systemd.show_status=0 systemd.gpt_auto=0 roothash={} hashoffset={}{emulated}",
         sealed.root_hash, sealed.hash_offset
     )
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use warden_vm::BuilderRoot;
 
-use crate::cli::Flavour;
+use crate::cli::{Flavour, Profile};
 use crate::fault::Done;
 use crate::files;
 use crate::keys::{Keys, Purpose};
@@ -32,13 +32,14 @@ pub(crate) struct Ingredients<'a> {
     pub(crate) initrd: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) sealed: &'a Sealed,
+    pub(crate) profile: Profile,
 }
 
 /// Makes and signs all of them in `out`.
 pub(crate) fn build(from: &Ingredients, flavour: Flavour, out: &Path) -> Done<BootFiles> {
     step("UKI and add-ons, signed", || {
         let uki = out.join("uki.efi");
-        let words = command_line(from.sealed);
+        let words = command_line(from.sealed, from.profile);
         files::write(&out.join("cmdline"), format!("{words}\n"))?;
         let mut command = ukify(from, Purpose::Boot, out);
         command

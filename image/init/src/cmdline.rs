@@ -27,6 +27,7 @@ const ALLOWED: &[&str] = &[
     "loglevel=6",
     "loglevel=7",
     "lockdown=integrity",
+    "no_timer_check",
     "module.sig_enforce=1",
     "mitigations=auto",
     "random.trust_cpu=on",

@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use warden_bootslot::durable;
 use warden_bootslot::entry::{self, Slot};
 
@@ -81,7 +80,7 @@ pub fn copy(stick: &Path, esp: &Path, pairs: &[Pair]) -> io::Result<()> {
 /// What the system says.
 pub fn difference(stick: &Path, esp: &Path, pairs: &[Pair]) -> io::Result<Option<PathBuf>> {
     for (from, to) in pairs {
-        if digest(&stick.join(from))? != digest(&esp.join(to))? {
+        if fs::read(stick.join(from))? != fs::read(esp.join(to))? {
             return Ok(Some(to.clone()));
         }
     }
@@ -121,12 +120,6 @@ pub fn record(esp: &Path) -> Option<Record> {
         return None;
     }
     serde_json::from_slice(&fs::read(esp.join(RECORD)).ok()?).ok()
-}
-
-fn digest(path: &Path) -> io::Result<Vec<u8>> {
-    let mut hash = Sha256::new();
-    hash.update(fs::read(path)?);
-    Ok(hash.finalize().to_vec())
 }
 
 #[cfg(test)]

@@ -144,15 +144,13 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
     talk::show(screens, &disks);
     let parsed = answer::parse(bytes);
     let install_id = parsed.as_ref().ok().map(|answer| answer.install_id.clone());
-    let decided = parsed.map_err(|error| Box::new((error.to_string(), None))).and_then(|answer| match choose_patiently(bench, &answer, disks) {
-        Ok(disk) => Ok((answer, disk)),
-        Err(refused) => Err(Box::new((refused.0.to_string(), refused.1))),
-    });
+    let decided = parsed
+        .map_err(|error| Denied { sentence: error.to_string(), disk: None })
+        .and_then(|answer| choose_patiently(bench, &answer, disks).map(|disk| (answer, disk)));
     let (report, rest) = match decided {
-        Err(refused) => {
-            let (sentence, disk) = *refused;
+        Err(Denied { sentence, disk }) => {
             screens.say(&format!("Refused: {sentence}. Nothing was written to any disk."));
-            (bench.report(Outcome::Refused, install_id, disk.as_ref(), None, Some(sentence)), None)
+            (bench.report(Outcome::Refused, install_id, disk.as_deref(), None, Some(sentence)), None)
         }
         Ok((answer, disk)) => {
             let enroll = answer.enroll && bench.posture == Posture::SetupMode;
@@ -171,12 +169,23 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
     }
 }
 
+/// Why an answer is not carried out.
+struct Denied {
+    sentence: String,
+    /// The disk it means, when that is clear.
+    disk: Option<Box<Disk>>,
+}
+
 /// The disk an answer means. One that is missing gets a moment more: controllers and cables take their time.
-fn choose_patiently(bench: &Bench, answer: &Answer, mut disks: Vec<Disk>) -> Result<Disk, Box<(Refusal, Option<Disk>)>> {
+fn choose_patiently(bench: &Bench, answer: &Answer, mut disks: Vec<Disk>) -> Result<Disk, Denied> {
     let needed = bench.layout.needed();
     if matches!(choose::decide(&disks, answer, needed), Err(Refusal::Missing { .. })) {
         std::thread::sleep(Duration::from_secs(3));
         disks = bench.disks();
     }
-    choose::decide(&disks, answer, needed).cloned().map_err(|refusal| Box::new((refusal, choose::select(&disks, &answer.target).ok().cloned())))
+    let denied = |refusal: Refusal| Denied {
+        sentence: refusal.to_string(),
+        disk: choose::select(&disks, &answer.target).ok().map(|disk| Box::new(disk.clone())),
+    };
+    choose::decide(&disks, answer, needed).cloned().map_err(denied)
 }

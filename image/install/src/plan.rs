@@ -8,11 +8,11 @@ pub const PLAN: [(&str, &str, u64); 9] = [
     ("check", "Check disk and stick", 1),
     ("clear", "Make the disk unbootable", 1),
     ("partition", "Partition and format", 6),
-    ("write-root-a", "Write system slot A", 32),
-    ("write-root-b", "Write system slot B", 24),
+    ("write-root-a", "Write system slot A", 38),
+    ("write-root-b", "Write system slot B", 28),
     ("boot-files", "Copy the boot files", 4),
     ("state", "Write identity and settings", 2),
-    ("verify", "Read everything back and compare", 28),
+    ("verify", "Read everything back and compare", 18),
     ("activate", "Make the disk bootable", 2),
 ];
 

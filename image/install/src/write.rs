@@ -6,10 +6,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
-use sha2::{Digest, Sha256};
 use warden_domain::units::Bytes;
 
-/// Copied and hashed at once, in bytes; a multiple of [`BLOCK`].
+/// Copied and compared at once, in bytes; a multiple of [`BLOCK`].
 const CHUNK: usize = 4 << 20;
 /// What reads past the cache are aligned to.
 const BLOCK: usize = 4096;
@@ -33,21 +32,20 @@ impl Region {
     }
 }
 
-/// Copies `length` bytes of `from` to the region and puts them on the medium; gives their SHA-256 in lower-case hex.
+/// Copies `length` bytes of `from` to the region and puts them on the medium; `seen` gets every part as it was read.
 ///
 /// # Errors
 /// What the system says; a source that ends early is `UnexpectedEof`.
-pub fn copy(from: &Path, to: &Region, length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<String> {
+pub fn copy(from: &Path, to: &Region, length: Bytes, mut seen: impl FnMut(&[u8]), mut progress: impl FnMut(Bytes)) -> io::Result<()> {
     let mut source = File::open(from)?;
     let target = OpenOptions::new().write(true).open(&to.path)?;
-    let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let (mut done, mut synced) = (0u64, 0u64);
     while done < length.0 {
         let wanted = usize::try_from(length.0 - done).unwrap_or(CHUNK).min(CHUNK);
         let part = &mut buffer[..wanted];
         source.read_exact(part)?;
-        hash.update(&*part);
+        seen(part);
         target.write_all_at(part, to.offset + done)?;
         done += wanted as u64;
         if done - synced >= SYNC_EVERY {
@@ -56,38 +54,67 @@ pub fn copy(from: &Path, to: &Region, length: Bytes, mut progress: impl FnMut(By
         }
         progress(Bytes(done));
     }
-    target.sync_all()?;
-    Ok(hex::encode(hash.finalize()))
+    target.sync_all()
 }
 
-/// The SHA-256 of `length` bytes of the region, read from the medium and not from memory.
+/// Reads `length` bytes of each copy back and compares them with the source, all from the medium and not from memory; gives the place
+/// in `copies` of the first one that differs.
 ///
 /// # Errors
 /// What the system says; a region that ends early is `UnexpectedEof`.
-pub fn hash(of: &Region, length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<String> {
-    let file = open_past_cache(&of.path)?;
-    let mut hash = Sha256::new();
-    let mut space = vec![0u8; CHUNK + BLOCK];
-    let start = space.as_ptr().align_offset(BLOCK).min(BLOCK);
-    let buffer = &mut space[start..start + CHUNK];
+pub fn difference(source: &Path, copies: &[Region], length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<Option<usize>> {
+    let original = (open_past_cache(source)?, 0);
+    let copies = copies.iter().map(|copy| Ok((open_past_cache(&copy.path)?, copy.offset))).collect::<io::Result<Vec<_>>>()?;
+    let (mut expected, mut found) = (Aligned::new(), Aligned::new());
     let mut done = 0u64;
     while done < length.0 {
         let wanted = usize::try_from(length.0 - done).unwrap_or(CHUNK).min(CHUNK);
-        // Whole blocks are asked for; a slot is longer than what lies in it.
-        let asked = wanted.next_multiple_of(BLOCK);
-        let got = match file.read_at(&mut buffer[..asked], of.offset + done) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other?,
-        };
-        let used = got.min(wanted);
-        if used == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let wanted = expected.read(&original, done, wanted)?.len();
+        for (n, copy) in copies.iter().enumerate() {
+            let mut from = 0;
+            while from < wanted {
+                let part = found.read(copy, done + from as u64, wanted - from)?;
+                if expected.bytes()[from..from + part.len()] != *part {
+                    return Ok(Some(n));
+                }
+                from += part.len();
+            }
         }
-        hash.update(&buffer[..used]);
-        done += used as u64;
+        done += wanted as u64;
         progress(Bytes(done));
     }
-    Ok(hex::encode(hash.finalize()))
+    Ok(None)
+}
+
+/// A buffer at a place in memory that reads past the cache ask for.
+struct Aligned {
+    space: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    fn new() -> Self {
+        let space = vec![0u8; CHUNK + BLOCK];
+        let start = space.as_ptr().align_offset(BLOCK).min(BLOCK);
+        Self { space, start }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.space[self.start..]
+    }
+
+    /// Reads up to `wanted` bytes at `at`, at least one.
+    fn read(&mut self, (file, offset): &(File, u64), at: u64, wanted: usize) -> io::Result<&[u8]> {
+        // Whole blocks are asked for; a slot is longer than what lies in it.
+        let asked = wanted.next_multiple_of(BLOCK);
+        loop {
+            match file.read_at(&mut self.space[self.start..self.start + asked], offset + at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                other => return Ok(&self.space[self.start..self.start + other?.min(wanted)]),
+            }
+        }
+    }
 }
 
 /// Reads go to the medium itself; where that is not offered, what memory holds of the file is dropped first.
@@ -129,46 +156,51 @@ pub fn is_blank(disk: &Path) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// A source of odd length and a sparse destination with two slots in it.
-    fn bench(length: usize) -> (tempfile::TempDir, PathBuf, PathBuf, String) {
+    /// A source of that length and a sparse destination with room for two slots.
+    fn bench(length: usize) -> (tempfile::TempDir, PathBuf, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let content: Vec<u8> = (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect();
         let source = folder.path().join("root.img");
         std::fs::write(&source, &content).unwrap();
         let disk = folder.path().join("disk");
         File::create(&disk).unwrap().set_len(64 << 20).unwrap();
-        (folder, source, disk, hex::encode(Sha256::digest(&content)))
+        (folder, source, disk, content)
     }
 
     #[test]
-    fn what_is_read_back_is_what_the_stick_holds() {
-        let length = (5 << 20) + 4096 + 17;
-        let (_folder, source, disk, expected) = bench(length);
-        let length = Bytes(length as u64);
-        let mut seen = Vec::new();
-        for offset in [1 << 20, 32 << 20] {
-            let slot = Region { path: disk.clone(), offset };
-            assert_eq!(copy(&source, &slot, length, |done| seen.push(done)).unwrap(), expected);
-            assert_eq!(hash(&slot, length, |_| ()).unwrap(), expected);
-        }
-        assert_eq!(seen.last(), Some(&length));
+    fn both_slots_hold_what_the_stick_holds() {
+        let size = (5 << 20) + 4096 + 17;
+        let (_folder, source, disk, content) = bench(size);
+        let length = Bytes(size as u64);
+        let slots = [1 << 20, 32 << 20].map(|offset| Region { path: disk.clone(), offset });
+        let (mut told, mut seen) = (Vec::new(), Vec::new());
+        copy(&source, &slots[0], length, |part| seen.extend_from_slice(part), |done| told.push(done)).unwrap();
+        copy(&source, &slots[1], length, |_| (), |_| ()).unwrap();
+        assert_eq!(told.last(), Some(&length));
+        assert!(seen == content);
+        assert_eq!(difference(&source, &slots, length, |done| told.push(done)).unwrap(), None);
+        assert_eq!(told.last(), Some(&length));
     }
 
     #[test]
     fn one_changed_byte_in_a_slot_is_found() {
-        let (_folder, source, disk, expected) = bench(1 << 20);
-        let slot = Region { path: disk.clone(), offset: 1 << 20 };
-        copy(&source, &slot, Bytes(1 << 20), |_| ()).unwrap();
-        OpenOptions::new().write(true).open(&disk).unwrap().write_all_at(&[0xff], (1 << 20) + 777).unwrap();
-        assert_ne!(hash(&slot, Bytes(1 << 20), |_| ()).unwrap(), expected);
+        let length = Bytes(5 << 20);
+        let (_folder, source, disk, _) = bench(5 << 20);
+        let slots = [1 << 20, 32 << 20].map(|offset| Region { path: disk.clone(), offset });
+        for slot in &slots {
+            copy(&source, slot, length, |_| (), |_| ()).unwrap();
+        }
+        OpenOptions::new().write(true).open(&disk).unwrap().write_all_at(&[0xff], (32 << 20) + (4 << 20) + 777).unwrap();
+        assert_eq!(difference(&source, &slots, length, |_| ()).unwrap(), Some(1));
     }
 
     #[test]
     fn a_source_or_slot_that_ends_early_is_an_error_and_not_a_short_copy() {
         let (_folder, source, disk, _) = bench(1 << 20);
-        let slot = Region { path: disk, offset: 0 };
-        assert_eq!(copy(&source, &slot, Bytes(2 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(hash(&slot, Bytes(65 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let slot = Region { path: disk, offset: 63 << 20 };
+        assert_eq!(copy(&source, &slot, Bytes(2 << 20), |_| (), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let beyond = Region { offset: 64 << 20, ..slot };
+        assert_eq!(difference(&source, &[beyond], Bytes(1 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! What the cases of installing share: the built stick, and machines whose outcome several cases look at.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Whence, lseek};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use warden_vm::{BuilderRoot, Drive, Guest, Machine, quiet};
@@ -362,30 +362,30 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("copying {}: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim())) }
 }
 
-/// A hash of a disk's content: blank blocks count as nothing, so that holes in its file need not be read twice.
+/// A hash of a disk's content: blank blocks count as nothing, and holes in its file are not read.
 fn content(path: &Path) -> Result<String, String> {
-    const BLOCK: usize = 1 << 16;
+    const BLOCK: u64 = 1 << 16;
     let said = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut file = File::open(path).map_err(said)?;
-    let (mut hash, mut buffer, mut at) = (Sha256::new(), vec![0u8; BLOCK], 0u64);
-    let zeros = vec![0u8; BLOCK];
-    loop {
-        let mut filled = 0;
-        while filled < BLOCK {
-            match file.read(&mut buffer[filled..]).map_err(said)? {
-                0 => break,
-                count => filled += count,
-            }
-        }
-        if filled == 0 {
-            return Ok(hex::encode(hash.finalize()));
-        }
-        if buffer[..filled] != zeros[..filled] {
+    let file = File::open(path).map_err(said)?;
+    let length = file.metadata().map_err(said)?.len();
+    let seek = |at: u64, to: Whence| lseek(&file, at.cast_signed(), to).map_or(length, i64::cast_unsigned);
+    let (mut hash, mut buffer, zeros) = (Sha256::new(), vec![0u8; 1 << 16], vec![0u8; 1 << 16]);
+    let mut at = seek(0, Whence::SeekData) / BLOCK * BLOCK;
+    let mut end = seek(at, Whence::SeekHole);
+    while at < length {
+        let part = &mut buffer[..usize::try_from(BLOCK.min(length - at)).unwrap_or(0)];
+        file.read_exact_at(part, at).map_err(said)?;
+        if *part != zeros[..part.len()] {
             hash.update(at.to_le_bytes());
-            hash.update(&buffer[..filled]);
+            hash.update(&*part);
         }
-        at += filled as u64;
+        at += BLOCK;
+        if at >= end {
+            at = at.max(seek(at, Whence::SeekData) / BLOCK * BLOCK);
+            end = seek(at, Whence::SeekHole);
+        }
     }
+    Ok(hex::encode(hash.finalize()))
 }
 
 /// The last line that says something.
