@@ -79,12 +79,18 @@ fn show(paper: Paper, news: &Receiver<News>) -> std::io::Result<()> {
     let (mut state, mut keys, mut pressed) = (State::Status, Keys::default(), Instant::now());
     let mut status = Err(Silence::NotThere);
     let mut shown: Option<Frame> = None;
+    let mut size = terminal::size();
     loop {
+        if size != terminal::size() {
+            // What the terminal did with the old lines is its own affair; all are drawn anew.
+            size = terminal::size();
+            shown = None;
+        }
         let recovery = ["recovery-state", "recovery-boot"].iter().find_map(|name| std::fs::read_to_string(format!("/run/warden-boot/{name}")).ok());
         let resets = resets::sentences(Path::new(RESETS));
         let now = |state: &State, status: &Result<Status, Silence>| {
             let view = View { version: &version, status, recovery: recovery.as_deref(), resets: &resets, uptime: begun.elapsed() };
-            screen::frame(&view, state, terminal::size())
+            screen::frame(&view, state, size)
         };
         put(paper, &mut shown, now(&state, &status))?;
         let found = match news.recv_timeout(if keys.waiting() { SEQUENCE } else { PAUSE }) {
