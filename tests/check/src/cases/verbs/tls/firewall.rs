@@ -66,6 +66,10 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
         let named = NAMED.contains(&probe.port());
         result.expect(reached == named, format!("the neighbour {} {probe}", if reached { "reaches" } else { "does not reach" }));
     }
+    if task.sabotage {
+        // With the ruleset gone there is no set for the plain port either: the rest would fail for another cause.
+        return Ok(());
+    }
     let mut word = [0u8; 16];
     inside(&bench, || {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
