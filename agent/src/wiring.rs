@@ -102,6 +102,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         serving: serving.clone(),
         engines: engines.clone(),
         time: place.time.clone(),
+        front: front.clone(),
         appliance: if config.profile == Profile::Appliance { Appliance::Yes } else { Appliance::No },
         data_dir: config.data_dir.clone(),
         state_dir: config.state_dir.clone(),

@@ -102,6 +102,8 @@ codes! {
     BootFellBack = "boot_fell_back", Error, 0;
     /// The firmware does not check what it starts.
     SecureBootOff = "secure_boot_off", Warning, 0;
+    /// The certificate of the encrypted port ends soon and was not made anew.
+    CertificateEnding = "certificate_ending", Error, 0;
     /// Alerts do not reach their receiver.
     AlertNotDelivered = "alert_not_delivered", Warning, 0;
 }

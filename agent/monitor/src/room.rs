@@ -11,6 +11,7 @@ use warden_domain::{
     change::{Changes, Topic},
     clock,
     engine::Engines,
+    front::Front,
     ids::{AccountId, DeliveryId, IssueId},
     issue::{Check, Dismissal, Fix, Issue, IssueBoard, Issues},
     model::Registry,
@@ -54,6 +55,8 @@ pub struct MonitorParts {
     pub engines: Arc<dyn Engines>,
     /// Where the time shall come from.
     pub time: Arc<dyn Time>,
+    /// The certificates of the encrypted port.
+    pub front: Arc<dyn Front>,
     /// Whether this is the appliance.
     pub appliance: Appliance,
     /// The disk with the models.
@@ -113,6 +116,7 @@ impl Monitor {
             store: parts.store.clone(),
             units: units.clone(),
             time: parts.time,
+            front: parts.front,
         });
         checks.extend(parts.more_checks);
         let outbox = Arc::new(Notify::new());

@@ -24,6 +24,7 @@ pub(crate) const fn title(code: IssueCode, t: &Text) -> &'static str {
         IssueCode::ClockNotSynchronised => t.issue_clock_not_synchronised,
         IssueCode::BootFellBack => t.issue_boot_fell_back,
         IssueCode::SecureBootOff => t.issue_secure_boot_off,
+        IssueCode::CertificateEnding => t.issue_certificate_ending,
         IssueCode::AlertNotDelivered => t.issue_alert_not_delivered,
     }
 }
@@ -48,6 +49,7 @@ pub(crate) fn todo(code: IssueCode, hint: &str, t: &Text) -> String {
         IssueCode::ClockNotSynchronised => t.todo_clock_not_synchronised,
         IssueCode::BootFellBack => t.todo_boot_fell_back,
         IssueCode::SecureBootOff => t.todo_secure_boot_off,
+        IssueCode::CertificateEnding => t.todo_certificate_ending,
         IssueCode::AlertNotDelivered => t.todo_alert_not_delivered,
     };
     match code {

@@ -3,6 +3,7 @@
 //! its words in the message catalogue.
 
 mod boot;
+mod certificate;
 mod data_disk;
 mod delivery;
 mod engines;
@@ -19,6 +20,7 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 use warden_domain::{
     engine::Engines,
+    front::Front,
     issue::{Check, Looked},
     model::Registry,
     replica::Serving,
@@ -52,11 +54,12 @@ pub(crate) struct Sources {
     pub(crate) store: Store,
     pub(crate) units: Arc<dyn Units>,
     pub(crate) time: Arc<dyn Time>,
+    pub(crate) front: Arc<dyn Front>,
 }
 
 /// All checks of this room.
 pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
-    let Sources { appliance, data_dir, state_dir, addresses, loopback_only, registry, serving, engines, store, units, time } = sources;
+    let Sources { appliance, data_dir, state_dir, addresses, loopback_only, registry, serving, engines, store, units, time, front } = sources;
     let watched = appliance == Appliance::Yes || !loopback_only;
     vec![
         Arc::new(data_disk::DataDisk::new(data_dir)),
@@ -70,6 +73,7 @@ pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
         Arc::new(time_sync::TimeSync { appliance, time }),
         Arc::new(boot::Boot { appliance }),
         Arc::new(secure_boot::SecureBoot { appliance }),
+        Arc::new(certificate::Certificate { front }),
         Arc::new(delivery::Deliveries { store }),
     ]
 }
