@@ -69,12 +69,20 @@ async fn ask(reset: Reset) -> zbus::Result<String> {
 
 async fn reboot() -> zbus::Result<()> {
     let bus = Connection::system().await?;
-    LoginProxy::new(&bus).await?.reboot(false).await
+    taken(LoginProxy::new(&bus).await?.reboot(false).await)
 }
 
 async fn power_off() -> zbus::Result<()> {
     let bus = Connection::system().await?;
-    LoginProxy::new(&bus).await?.power_off(false).await
+    taken(LoginProxy::new(&bus).await?.power_off(false).await)
+}
+
+/// A service that went away instead of answering went away with the machine: the wish was taken.
+fn taken(answer: zbus::Result<()>) -> zbus::Result<()> {
+    match answer {
+        Err(zbus::Error::MethodError(name, ..)) if name.as_str() == "org.freedesktop.DBus.Error.NoReply" => Ok(()),
+        other => other,
+    }
 }
 
 async fn in_time<T>(call: impl Future<Output = zbus::Result<T>>) -> Result<T, String> {

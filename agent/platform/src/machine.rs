@@ -53,10 +53,10 @@ impl Machine for ApplianceMachine {
         };
         answered(what, service, async {
             let login = LoginProxy::new(&Connection::system().await?).await?;
-            match power {
+            taken(match power {
                 Power::Reboot => login.reboot(false).await,
                 Power::Off => login.power_off(false).await,
-            }
+            })
         })
         .await
     }
@@ -79,6 +79,14 @@ impl Machine for ApplianceMachine {
             HelperProxy::new(&Connection::system().await?).await?.confirm_reset(id).await
         })
         .await
+    }
+}
+
+/// A service that went away instead of answering went away with the machine: the wish was taken.
+fn taken(answer: zbus::Result<()>) -> zbus::Result<()> {
+    match answer {
+        Err(zbus::Error::MethodError(name, ..)) if name.as_str() == "org.freedesktop.DBus.Error.NoReply" => Ok(()),
+        other => other,
     }
 }
 
