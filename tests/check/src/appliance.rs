@@ -35,7 +35,7 @@ pub struct Appliance {
 }
 
 /// What a guest's kernel says when the emulator no longer wakes its timers.
-const EMULATOR_STALL: &str = "rcu_preempt kthread";
+pub const EMULATOR_STALL: &str = "rcu_preempt kthread";
 
 impl Appliance {
     /// Powers a machine on and waits until its agent answers on this host.

@@ -13,9 +13,13 @@ use sha2::{Digest, Sha256};
 use warden_vm::{BuilderRoot, Drive, Guest, Machine, quiet};
 
 use super::answer;
+use crate::appliance::EMULATOR_STALL;
 use crate::images::work;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
+
+/// What the appliance's screen shows first, with an administrator and without.
+const SCREEN: &str = "Health:|Claim code:";
 
 static BENCH: Mutex<Option<Bench>> = Mutex::new(None);
 
@@ -193,9 +197,9 @@ impl Bench {
         let three = self.three.as_mut().ok_or("nothing is installed")?;
         three.stand.remember()?;
         let begun = Instant::now();
-        let mut guest = three.stand.power_on(task, false, true)?;
+        let mut guest = three.stand.power_on(task, false)?;
         let said = |e: warden_vm::VmError| e.to_string();
-        let screen = guest.wait("(Health:|Claim code:)", quiet(90));
+        let screen = guest.wait(&format!("({SCREEN})"), quiet(90));
         three.stand.keep_serial(&guest, task);
         let slot = guest.wait("initrd: slot [^\n]*", Duration::from_secs(1)).map_err(said)?;
         let screen = screen.map_err(said)?;
@@ -211,7 +215,7 @@ impl Bench {
             return Ok(talk.clone());
         }
         let mut stand = self.stand("talk", &[Blank { serial: "SMALL1", bytes: 1 << 30 }, Blank { serial: "BLANK2", bytes: 3 << 30 }], None)?;
-        let mut guest = stand.power_on(task, true, false)?;
+        let mut guest = stand.power_on(task, true)?;
         let mut ask = |typed: Option<&str>, answered: &str| -> Result<String, String> {
             let mark = guest.serial().mark();
             if let Some(typed) = typed {
@@ -273,25 +277,32 @@ impl Stand {
         Machine::from_drives(drives)
     }
 
-    /// Switches the machine on and waits for the installer's first word; `quietly` awaits nothing.
-    pub fn power_on(&mut self, task: &Task, with_stick: bool, quietly: bool) -> Result<Guest, String> {
-        self.runs += 1;
-        task.log.line(format!("power on ({}), run {}, stick {with_stick}", self.folder.display(), self.runs));
-        let mut guest = Guest::start(&self.builder, &self.machine(with_stick), &self.folder.join("run"), true).map_err(|e| e.to_string())?;
-        if !quietly {
-            let begun = guest.wait("LM Warden [^\n]* installer", quiet(60));
-            if let Err(error) = begun {
-                self.keep_serial(&guest, task);
-                return Err(error.to_string());
+    /// Switches the machine on and waits until its installer or its screen says something. A machine whose emulated timers stand still
+    /// before that is switched on once more; that is a fault of the emulator on a busy host, and the log says so.
+    pub fn power_on(&mut self, task: &Task, with_stick: bool) -> Result<Guest, String> {
+        let mut left = 3;
+        loop {
+            self.runs += 1;
+            task.log.line(format!("power on ({}), run {}, stick {with_stick}", self.folder.display(), self.runs));
+            let mut guest = Guest::start(&self.builder, &self.machine(with_stick), &self.folder.join("run"), true).map_err(|e| e.to_string())?;
+            let begun = guest.wait(&format!("(LM Warden [^\n]* installer|{SCREEN}|{EMULATOR_STALL})"), quiet(60));
+            if begun.as_ref().is_ok_and(|word| word != EMULATOR_STALL) {
+                return Ok(guest);
+            }
+            self.keep_serial(&guest, task);
+            left -= 1;
+            match begun {
+                Ok(_) if left > 0 => task.log.line("the emulator's timers stand still; powering on once more"),
+                Ok(stall) => return Err(format!("the emulator's timers stood still three times ({stall})")),
+                Err(error) => return Err(error.to_string()),
             }
         }
-        Ok(guest)
     }
 
     /// Runs with the stick until the machine switches itself off.
     pub fn run_to_its_end(&mut self, task: &Task, limit: Duration) -> Result<Ran, String> {
         let begun = Instant::now();
-        let mut guest = self.power_on(task, true, false)?;
+        let mut guest = self.power_on(task, true)?;
         let ended = guest.wait_for_end(limit);
         self.keep_serial(&guest, task);
         ended.map_err(|e| e.to_string())?;
@@ -301,7 +312,7 @@ impl Stand {
 
     /// Runs with the stick and pulls the plug as soon as `pattern` is on the serial line.
     pub fn cut_at(&mut self, task: &Task, pattern: &str, limit: Duration) -> Result<String, String> {
-        let mut guest = self.power_on(task, true, true)?;
+        let mut guest = self.power_on(task, true)?;
         let seen = guest.wait(pattern, limit);
         self.keep_serial(&guest, task);
         seen.map_err(|e| e.to_string())?;
