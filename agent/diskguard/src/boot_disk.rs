@@ -41,7 +41,7 @@ fn of_number(sys: &Path, major: u64, minor: u64) -> Result<BTreeSet<String>, Unk
     let device = link.canonicalize().map_err(|cause| Unknown::Look { path: link.clone(), cause })?;
     let mut names = BTreeSet::new();
     for disk in bottoms(&device)? {
-        gather(sys, &disk, &mut names);
+        gather(&disk, &mut names);
     }
     Ok(names)
 }
@@ -63,7 +63,7 @@ fn bottoms(device: &Path) -> Result<Vec<PathBuf>, Unknown> {
 }
 
 /// A device, its partitions and all that stands on them.
-fn gather(sys: &Path, device: &Path, names: &mut BTreeSet<String>) {
+fn gather(device: &Path, names: &mut BTreeSet<String>) {
     let Some(name) = device.file_name().map(|n| n.to_string_lossy().replace('!', "/")) else { return };
     if !names.insert(format!("/dev/{name}")) {
         return;
@@ -72,10 +72,10 @@ fn gather(sys: &Path, device: &Path, names: &mut BTreeSet<String>) {
         names.insert(format!("/dev/mapper/{}", mapped.trim()));
     }
     for holder in linked(&device.join("holders")) {
-        gather(sys, &holder, names);
+        gather(&holder, names);
     }
     for part in entries(device).into_iter().filter(|entry| entry.join("partition").is_file()) {
-        gather(sys, &part, names);
+        gather(&part, names);
     }
 }
 

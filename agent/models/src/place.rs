@@ -31,10 +31,6 @@ impl Places {
         Self { disks, ..self.clone() }
     }
 
-    pub(crate) fn models_dir(&self) -> &Path {
-        &self.models_dir
-    }
-
     /// The real path. `Invalid` when it lies outside or is not text, `BadModelFile` when it is inside but does not exist.
     pub(crate) fn resolve(&self, given: &Path) -> Result<PathBuf, Problem> {
         let text = given.to_str().ok_or_else(|| self.refused("A path that is not UTF-8 text cannot be used".to_owned()))?;
