@@ -4,6 +4,7 @@ mod admin_reset;
 mod claim_folders;
 mod config;
 mod console_socket;
+mod disks;
 mod ending;
 mod listeners;
 mod logging;

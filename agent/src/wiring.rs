@@ -20,6 +20,7 @@ use warden_domain::{
     model::StateWord,
     names::Names,
     replica::Serving,
+    tasks::Tasks,
 };
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
 use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
@@ -39,7 +40,9 @@ use warden_tls::{Found, FrontRoom};
 use crate::{
     admin_reset, claim_folders,
     config::{Config, Listen, Profile},
-    console_socket, ending, listeners,
+    console_socket,
+    disks::Disks,
+    ending, listeners,
     plain_door::Door,
     redirect, seed,
     sockets::{self, Socket, Spoken},
@@ -71,6 +74,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     admin_reset::apply(machine.as_ref(), access.as_ref()).await;
     let models =
         Models::new(store.clone(), ModelsConfig { models_dir: config.models_dir(), allowed_roots: config.model_roots.clone() }, changes.clone());
+    let tasks = Tasks::new(changes.clone());
+    let disks = Disks::open(&config, &store, &tasks, &changes, &models).await?;
     let engines = engines(&config, &changes)?;
     let flights = FlightTable::new();
     let serving = ServingRoom::start(ServingParts {
@@ -126,7 +131,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         loopback_only,
         version: VERSION,
     };
-    let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front);
+    let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front, &disks);
     let (ender, end) = ending::ending();
     let mut servers = JoinSet::new();
     for Socket { listener, spoken } in sockets {
@@ -265,6 +270,7 @@ fn router(
     flights: &Arc<FlightTable>,
     place: &Place,
     front: &Arc<FrontRoom>,
+    disks: &Disks,
 ) -> Router {
     let api = warden_api::router(warden_api::ApiParts {
         accounts: access.clone(),
@@ -278,6 +284,10 @@ fn router(
         issues: monitor.clone(),
         alerts: monitor.clone(),
         front: front.clone(),
+        storage: disks.storage.clone(),
+        disks: disks.disks.clone(),
+        imports: disks.imports.clone(),
+        tasks: disks.tasks.clone(),
         changes: changes.clone(),
         gateway: gateway.clone(),
         network: place.network.clone(),
@@ -294,6 +304,10 @@ fn router(
         registry: models.clone(),
         serving: serving.clone(),
         engines: engines.clone(),
+        storage: disks.storage.clone(),
+        disks: disks.disks.clone(),
+        imports: disks.imports.clone(),
+        tasks: disks.tasks.clone(),
         flights: flights.clone(),
         issues: monitor.clone(),
         alerts: monitor.clone(),

@@ -32,9 +32,14 @@ use warden_domain::{
     model::{Candidate, FileLook, Model, ModelConfig, ModelFacts, ModelState, NewModel, Registry, ReplicaState, StateReason, StateWord},
     recovery::{Audit, Recovery},
     replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
+    storage::Overview,
+    tasks::Tasks,
     units::{Bytes, Tokens},
     usage::UsageTotals,
 };
+
+#[path = "storage.rs"]
+mod storage;
 
 /// The claim code of every unclaimed world.
 pub const CLAIM_CODE: &str = "K7QM-4TXH-2WPA";
@@ -80,6 +85,8 @@ pub struct Memory {
     pub reset_code: Option<String>,
     /// What was asked of the machine, and what was noted about it.
     pub deeds: Vec<String>,
+    /// Disks and model storage.
+    pub overview: Overview,
     /// Time a load takes; `None` = it stays loading.
     pub load_takes: Option<Duration>,
 }
@@ -93,6 +100,8 @@ pub struct World {
     pub changes: Changes,
     /// Its network, name and clock.
     pub place: Arc<network::Place>,
+    /// Its long work.
+    pub tasks: Tasks,
 }
 
 impl World {
@@ -103,7 +112,8 @@ impl World {
             load_takes: Some(Duration::ZERO),
             ..Memory::default()
         };
-        Self { memory: Arc::new(Mutex::new(memory)), changes: Changes::new(), place: Arc::default() }
+        let changes = Changes::new();
+        Self { memory: Arc::new(Mutex::new(memory)), tasks: Tasks::new(changes.clone()), changes, place: Arc::default() }
     }
 
     /// A claimed box with the admin `ada` signed in under `COOKIE`.
@@ -119,7 +129,7 @@ impl World {
     /// Changes what the box knows and tells everybody.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Memory) -> T) -> T {
         let out = change(&mut self.memory.lock().unwrap());
-        for topic in [Topic::Models, Topic::Keys, Topic::Engines, Topic::Issues] {
+        for topic in [Topic::Models, Topic::Keys, Topic::Engines, Topic::Issues, Topic::Storage] {
             self.changes.publish(topic);
         }
         out

@@ -29,6 +29,7 @@ mod reset;
 mod respond;
 mod setup;
 mod shell;
+mod storage;
 mod system;
 mod visit;
 mod wording;
@@ -53,6 +54,8 @@ use warden_domain::{
     network::Network,
     recovery::{Audit, Recovery},
     replica::{InFlight, Serving},
+    storage::{Imports, ModelDisks, Storage},
+    tasks::Tasks,
     time::Time,
 };
 
@@ -86,6 +89,14 @@ pub struct WebParts {
     pub serving: Arc<dyn Serving>,
     /// Engine packs.
     pub engines: Arc<dyn Engines>,
+    /// Disks.
+    pub storage: Arc<dyn Storage>,
+    /// Which models' disks are there.
+    pub disks: Arc<dyn ModelDisks>,
+    /// Imports from sticks.
+    pub imports: Arc<dyn Imports>,
+    /// Long work.
+    pub tasks: Tasks,
     /// Requests in flight, for the strip and for what an unload would stop.
     pub flights: Arc<dyn InFlight>,
     /// What is wrong with the box.
@@ -161,6 +172,12 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/issues/{id}/recall", post(issues::recall))
         .route("/ui/alerts", get(alerts::page).post(alerts::save))
         .route("/ui/alerts/test", post(alerts::test))
+        .route("/ui/storage", get(storage::list::page))
+        .route("/ui/storage/disks/{key}/adopt", get(storage::adopt::ask).post(storage::adopt::submit))
+        .route("/ui/storage/volumes/{id}/forget", get(storage::adopt::ask_forget).post(storage::adopt::forget))
+        .route("/ui/storage/sources/{key}", get(storage::import::page).post(storage::import::submit))
+        .route("/ui/storage/tasks/{id}/cancel", post(storage::import::cancel))
+        .route("/ui/live/storage", get(live::storage))
         .route("/ui/live/home", get(live::home))
         .route("/ui/live/models", get(live::models))
         .route("/ui/live/models/{id}", get(live::model))

@@ -24,7 +24,7 @@ use tokio::{
 use warden_access::http::COOKIE;
 use warden_domain::{Problem, change::Topic, ids::ModelId};
 
-use crate::{Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, visit::Guest};
+use crate::{Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, visit::Guest};
 
 /// Even without news a page is looked at again this often, because times pass and requests come and go.
 const TICK: Duration = Duration::from_secs(1);
@@ -140,6 +140,15 @@ pub(crate) async fn tls(State(web): State<Web>, headers: HeaderMap, guest: Guest
 pub(crate) async fn network(State(web): State<Web>, headers: HeaderMap, guest: Guest) -> Response {
     line(web, guest, &headers, |web, guest| async move {
         let page = network::Page::look(&web, &guest).await?;
+        frame(Some(page.shell()), Some(&page.as_live()))
+    })
+    .await
+}
+
+/// `GET /ui/live/storage`
+pub(crate) async fn storage(State(web): State<Web>, headers: HeaderMap, guest: Guest) -> Response {
+    line(web, guest, &headers, |web, guest| async move {
+        let page = storage::list::List::look(&web, &guest).await?;
         frame(Some(page.shell()), Some(&page.as_live()))
     })
     .await

@@ -45,7 +45,10 @@ const LINE: usize = 300;
 impl ModelView {
     pub(crate) fn of(web: &Web, guest: &Guest, model: &Model, state: Option<&ModelState>, now: Timestamp) -> Self {
         let in_flight = web.flights.of_model(&model.id) as u64;
-        Self::new(model, state, in_flight, guest.may_change(), guest.is_admin(), now, guest.look.lang.text())
+        let view = Self::new(model, state, in_flight, guest.may_change(), guest.is_admin(), now, guest.look.lang.text());
+        // A model whose disk is not there says so, whether it is wanted or not.
+        let absent = || web.disks.absent(&model.config.path).map(|problem| (problem.message, problem.hint.unwrap_or_default()));
+        Self { reason: view.reason.clone().or_else(absent), ..view }
     }
 
     fn new(model: &Model, state: Option<&ModelState>, in_flight: u64, may_change: bool, is_admin: bool, now: Timestamp, t: &Text) -> Self {

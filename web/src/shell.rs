@@ -50,6 +50,7 @@ const NAV: &[NavRow] = &[
     ("/ui/network", "network", |t| t.nav_network),
     ("/ui/system", "system", |t| t.nav_system),
     ("/ui/tls", "lock", |t| t.nav_tls),
+    ("/ui/storage", "storage", |t| t.nav_storage),
 ];
 
 impl Shell {

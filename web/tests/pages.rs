@@ -15,6 +15,7 @@ use warden_domain::{
     ids::ModelId,
     issue::{Fix, IssueCode},
     model::StateWord,
+    storage::Role as DiskRole,
     units::Tokens,
     usage::UsageTotals,
 };
@@ -46,6 +47,10 @@ fn furnished() -> World {
         Some(Fix::LoadModel(ModelId::from_stored("mdl_broken"))),
     );
     world.add_issue(IssueCode::DataDiskNearlyFull, "data", "The disk with the models is nearly full: 3.0 GiB of 64.0 GiB are free.", None);
+    world.plug("SYSTEM", DiskRole::System);
+    world.plug("BLANK", DiskRole::Blank);
+    world.plug("STICK", DiskRole::Foreign);
+    world.lose_volume("wm-00000001", "S-GONE");
     world
 }
 
@@ -63,6 +68,11 @@ const PAGES: &[&str] = &[
     "/ui/keys",
     "/ui/keys/new",
     "/ui/keys/key_app/revoke",
+    "/ui/storage",
+    "/ui/storage/disks/BLANK/adopt",
+    "/ui/storage/disks/STICK/adopt",
+    "/ui/storage/sources/STICK",
+    "/ui/storage/volumes/dsk_wm-00000001/forget",
     "/ui/chat",
     "/ui/network",
     "/ui/network/eth0",
@@ -468,4 +478,24 @@ async fn the_authority_can_be_taken_along_by_whoever_is_signed_in() {
     assert_eq!(file.header("content-type"), "application/x-x509-ca-cert");
     assert!(file.text.starts_with("-----BEGIN CERTIFICATE-----"));
     assert_eq!(Browser::anonymous(&world).get("/ui/tls/ca.crt").await.status, 303);
+}
+
+#[tokio::test]
+async fn a_missing_disk_is_a_sentence_on_home_and_storage() {
+    let browser = Browser::signed_in(&furnished());
+    for page in ["/ui/", "/ui/storage"] {
+        let text = browser.get(page).await.text;
+        assert!(text.contains("S-GONE"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn the_system_disk_offers_no_button_and_others_say_what_they_would_do() {
+    let browser = Browser::signed_in(&furnished());
+    let text = browser.get("/ui/storage").await.text;
+    assert!(!text.contains("/ui/storage/disks/SYSTEM/adopt"));
+    assert!(text.contains("/ui/storage/disks/BLANK/adopt") && text.contains("/ui/storage/sources/STICK"));
+    let blank = browser.get("/ui/storage/disks/BLANK/adopt").await.text;
+    assert!(blank.contains("will erase") && !blank.contains("name=\"serial\""));
+    assert!(browser.get("/ui/storage/disks/STICK/adopt").await.text.contains("name=\"serial\""));
 }

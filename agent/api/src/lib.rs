@@ -17,7 +17,9 @@ mod recovery;
 mod roles;
 mod session;
 mod setup;
+mod storage;
 mod system;
+mod tasks;
 mod time;
 mod tokens;
 
@@ -47,6 +49,8 @@ use warden_domain::{
     network::Network,
     recovery::{Audit, Recovery},
     replica::Serving,
+    storage::{Imports, ModelDisks, Storage},
+    tasks::Tasks,
     time::Time,
 };
 use warden_gateway::Gateway;
@@ -76,6 +80,14 @@ pub struct ApiParts {
     pub alerts: Arc<dyn Alerts>,
     /// Certificate, names, plain port.
     pub front: Arc<dyn Front>,
+    /// Disks.
+    pub storage: Arc<dyn Storage>,
+    /// Which models' disks are there.
+    pub disks: Arc<dyn ModelDisks>,
+    /// Imports from sticks.
+    pub imports: Arc<dyn Imports>,
+    /// Long work.
+    pub tasks: Tasks,
     /// News for event streams.
     pub changes: Changes,
     /// For the console's own chat.
@@ -121,6 +133,14 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(alerts::show, alerts::set))
         .routes(routes!(alerts::test))
         .routes(routes!(front::show, front::configure))
+        .routes(routes!(storage::show))
+        .routes(routes!(storage::adopt))
+        .routes(routes!(storage::forget))
+        .routes(routes!(storage::source))
+        .routes(routes!(storage::import))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::show))
+        .routes(routes!(tasks::cancel))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
         .routes(routes!(network::show))

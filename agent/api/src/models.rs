@@ -37,6 +37,8 @@ pub struct ModelDocument {
     max_model_len: Option<u64>,
     /// Why it failed or waits; `null` otherwise.
     last_error: Option<String>,
+    /// Set when the disk that holds it is missing: the sentence says which.
+    disk_missing: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     config: ConfigPart,
@@ -143,7 +145,7 @@ pub struct LogLines {
     lines: Vec<String>,
 }
 
-fn document(model: Model, state: Option<&ModelState>) -> ModelDocument {
+fn document(parts: &ApiParts, model: Model, state: Option<&ModelState>) -> ModelDocument {
     let word = state.map_or(StateWord::Stopped, |s| s.state);
     let reason = state.and_then(|s| s.reason.clone());
     ModelDocument {
@@ -153,6 +155,7 @@ fn document(model: Model, state: Option<&ModelState>) -> ModelDocument {
         backend: model.config.engine.as_str(),
         max_model_len: model.config.context.map(|t| t.0),
         last_error: reason.as_ref().map(sentence),
+        disk_missing: parts.disks.absent(&model.config.path).map(|problem| problem.message),
         created_at: model.created_at,
         config: ConfigPart { path: model.config.path.display().to_string(), context: model.config.context.map(|t| t.0), slots: model.config.slots },
         facts: FactsPart {
@@ -185,7 +188,7 @@ fn sentence(reason: &StateReason) -> String {
 
 async fn one(parts: &ApiParts, id: &ModelId) -> Result<ModelDocument, Problem> {
     let model = parts.registry.get(id).await?;
-    Ok(document(model, parts.serving.states().get(id)))
+    Ok(document(parts, model, parts.serving.states().get(id)))
 }
 
 /// All registered models, oldest first.
@@ -197,7 +200,7 @@ pub async fn list(State(parts): State<ApiParts>, _: SignedIn) -> Result<Json<Mod
         .into_iter()
         .map(|m| {
             let state = states.get(&m.id);
-            document(m, state)
+            document(&parts, m, state)
         })
         .collect();
     Ok(Json(ModelList { models }))
@@ -217,7 +220,7 @@ pub async fn register(
     roles::require(&principal, Change::Manage)?;
     let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots };
     let model = parts.registry.register(new).await?;
-    Ok((StatusCode::CREATED, Json(document(model, None))))
+    Ok((StatusCode::CREATED, Json(document(&parts, model, None))))
 }
 
 /// Model files in the models folder that are not registered yet.

@@ -9,7 +9,7 @@ mod script;
 use ports::{CLAIM_CODE, World, state_of};
 use script::Script;
 use serde_json::json;
-use warden_domain::{Problem, ProblemKind, access::Role, change::Topic, engine::PackState, model::StateWord};
+use warden_domain::{Problem, ProblemKind, access::Role, change::Topic, engine::PackState, model::StateWord, storage::Role as Role2};
 
 #[tokio::test]
 async fn the_description_lists_every_path_and_no_other() {
@@ -26,6 +26,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "DELETE /api/issues/{id}/dismiss",
         "DELETE /api/models/{id}",
         "DELETE /api/network/change",
+        "DELETE /api/storage/volumes/{id}",
         "DELETE /api/tokens/{id}",
         "GET /api/alerts",
         "GET /api/auth/reset",
@@ -40,7 +41,11 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/network",
         "GET /api/packs",
         "GET /api/setup/state",
+        "GET /api/storage",
+        "GET /api/storage/sources/{key}/models",
         "GET /api/system",
+        "GET /api/tasks",
+        "GET /api/tasks/{id}",
         "GET /api/time",
         "GET /api/tls",
         "GET /api/tokens",
@@ -59,9 +64,12 @@ async fn the_description_lists_every_path_and_no_other() {
         "POST /api/models/{id}/unload",
         "POST /api/network/confirm",
         "POST /api/setup/claim",
+        "POST /api/storage/adopt",
+        "POST /api/storage/import",
         "POST /api/system/factory-reset",
         "POST /api/system/power-off",
         "POST /api/system/reboot",
+        "POST /api/tasks/{id}/cancel",
         "POST /api/time/clock",
         "POST /api/tokens",
         "PUT /api/alerts",
@@ -379,4 +387,57 @@ async fn the_front_door_is_read_by_all_and_changed_by_admins() {
     world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
     assert_eq!(script.get("/api/tls").await.status, 200);
     assert_eq!(script.put("/api/tls", &body).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_disk_with_something_on_it_is_only_erased_when_its_serial_number_is_repeated() {
+    let world = World::claimed();
+    world.plug("SYSTEM", Role2::System);
+    world.plug("USED", Role2::Foreign);
+    let script = Script::signed_in(&world);
+    let plan = script.post("/api/storage/adopt?plan=1", &json!({"disk": "USED"})).await;
+    assert_eq!((plan.status, plan.json["confirm_serial"].clone()), (200, json!(true)));
+    let refused = script.post("/api/storage/adopt", &json!({"disk": "USED"})).await;
+    assert_eq!((refused.status, refused.json["detail"]["param"].clone()), (422, json!("serial")));
+    assert!(script.get("/api/tasks").await.json["tasks"].as_array().unwrap().is_empty(), "nothing was begun");
+    let begun = script.post("/api/storage/adopt", &json!({"disk": "USED", "serial": "S-USED"})).await;
+    assert_eq!(begun.status, 202);
+    let task = begun.json["task"].as_str().unwrap().to_owned();
+    assert_eq!(script.get(&format!("/api/tasks/{task}")).await.json["kind"], "adopt-disk");
+    assert_eq!(script.post(&format!("/api/tasks/{task}/cancel"), &json!({})).await.status, 409);
+    assert_eq!(script.post("/api/storage/adopt", &json!({"disk": "SYSTEM", "serial": "S-SYSTEM"})).await.status, 403);
+    assert_eq!(script.post("/api/storage/adopt?plan=2", &json!({"disk": "USED"})).await.status, 422);
+}
+
+#[tokio::test]
+async fn a_missing_disk_degrades_the_document_and_is_named_on_its_models() {
+    let world = World::claimed();
+    world.lose_volume("wm-00000001", "S-GONE");
+    let id = world.add_model("away", None, None);
+    world.edit(|m| m.models[0].config.path = "/media/wm-00000001/away.gguf".into());
+    let script = Script::signed_in(&world);
+    let storage = script.get("/api/storage").await.json;
+    assert_eq!(storage["state"]["degraded"], true);
+    assert!(storage["state"]["reasons"][0].as_str().unwrap().contains("S-GONE"));
+    assert_eq!(storage["state"]["volumes"][0]["state"], "missing");
+    assert_eq!(storage["state"]["volumes"][0]["free_bytes"], json!(null));
+    let model = script.get(&format!("/api/models/{id}")).await.json;
+    assert!(model["disk_missing"].as_str().unwrap().contains("S-GONE"), "{model}");
+}
+
+#[tokio::test]
+async fn only_an_admin_erases_disks_imports_and_looks_at_sticks() {
+    let world = World::claimed();
+    world.plug("STICK", Role2::Foreign);
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Operator);
+    let script = Script::signed_in(&world);
+    for (path, body) in [
+        ("/api/storage/adopt", json!({"disk": "STICK", "serial": "S-STICK"})),
+        ("/api/storage/adopt?plan=1", json!({"disk": "STICK"})),
+        ("/api/storage/import", json!({"source": "STICK", "file": "tiny.gguf"})),
+    ] {
+        assert_eq!(script.post(path, &body).await.status, 403, "{path}");
+    }
+    assert_eq!(script.get("/api/storage/sources/STICK/models").await.status, 403);
+    assert_eq!(script.get("/api/storage").await.status, 200);
 }

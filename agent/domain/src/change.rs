@@ -22,6 +22,10 @@ pub enum Topic {
     Issues,
     /// The front door: certificate, names, plain port.
     Front,
+    /// Disks: plugged in, gone, adopted, mounted.
+    Storage,
+    /// Long work: begun, further, over.
+    Tasks,
 }
 
 /// The bulletin board of the agent; cheap to clone.

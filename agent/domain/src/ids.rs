@@ -86,6 +86,15 @@ id!(
     DeliveryId, "dlv_"
 );
 
+id!(
+    /// A disk recorded as model storage.
+    DiskId, "dsk_"
+);
+id!(
+    /// A piece of long work.
+    TaskId, "tsk_"
+);
+
 /// The stable name of one replica of a model: `[a-z0-9-]{1,64}`. Part of unit names and paths, so it is validated when made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -21,6 +21,8 @@ pub mod recovery;
 pub mod replica;
 pub mod secret;
 pub mod steps;
+pub mod storage;
+pub mod tasks;
 pub mod time;
 pub mod units;
 pub mod usage;

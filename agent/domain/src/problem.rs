@@ -43,6 +43,8 @@ pub enum ProblemKind {
     UpstreamTimeout,
     /// The disk has no room left.
     DiskFull,
+    /// The recorded disk that holds it is not plugged in or cannot be used.
+    DiskMissing,
     /// A system service (D-Bus, systemd, the helper) is missing or refused.
     SystemService,
     /// The agent is shutting down.
@@ -73,6 +75,7 @@ impl ProblemKind {
             Self::Upstream => "upstream_unreachable",
             Self::UpstreamTimeout => "upstream_timeout",
             Self::DiskFull => "disk_full",
+            Self::DiskMissing => "disk_missing",
             Self::SystemService => "system_service",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal",
@@ -94,7 +97,7 @@ impl ProblemKind {
             Self::TooManyRequests => 429,
             Self::Internal => 500,
             Self::EngineFailed | Self::Upstream => 502,
-            Self::EngineUnavailable | Self::Overloaded | Self::SystemService | Self::ShuttingDown => 503,
+            Self::EngineUnavailable | Self::Overloaded | Self::SystemService | Self::DiskMissing | Self::ShuttingDown => 503,
             Self::UpstreamTimeout => 504,
             Self::DiskFull => 507,
         }

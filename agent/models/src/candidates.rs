@@ -26,13 +26,16 @@ const MOST_CANDIDATES: usize = 500;
 pub(crate) fn find(places: &Places, registered: &BTreeSet<PathBuf>) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut budget = MOST_ENTRIES;
-    walk(places.models_dir(), 0, &mut budget, &mut |path| {
+    let mut take = |path: &Path| {
         let Ok(real) = path.canonicalize() else { return };
         let welcome = found.len() < MOST_CANDIDATES && places.holds(&real) && !registered.contains(&real) && begins_like_one(&real);
         if let Some(size) = size_of(&real).filter(|_| welcome) {
             found.push(Candidate { suggested_name: name::suggest(&real), path: real, size });
         }
-    });
+    };
+    for root in places.searched() {
+        walk(root, 0, &mut budget, &mut take);
+    }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup_by(|a, b| a.path == b.path);
     found

@@ -67,7 +67,7 @@ fn inspect_file(path: &Path) -> Result<Found, Problem> {
 }
 
 /// The file itself, or all parts of the set it belongs to. A part that is missing is named.
-fn parts_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub(crate) fn parts_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let Some(part) = path.file_name().and_then(|n| n.to_str()).and_then(part_of) else { return Ok(vec![path.to_owned()]) };
     let folder = path.parent().unwrap_or(Path::new("/"));
     let parts: Vec<PathBuf> = part.all_names().iter().map(|name| folder.join(name)).collect();
@@ -89,7 +89,7 @@ fn header_of(path: &Path) -> Result<(Header, u64), Problem> {
 }
 
 /// Opens without waiting (a pipe would) and refuses everything that is not a plain file.
-fn open_plain(path: &Path) -> Result<File, Problem> {
+pub(crate) fn open_plain(path: &Path) -> Result<File, Problem> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(|cause| unreadable(path, &cause))?;
     match file.metadata() {
         Ok(about) if about.is_file() => Ok(file),

@@ -5,11 +5,14 @@
 //! costs neither much memory nor a crash. This crate does not know how an engine is run.
 
 mod candidates;
+mod copy;
 pub mod gguf;
+mod import;
 mod inspect;
 pub mod name;
 mod place;
 mod registry;
 mod split;
 
+pub use import::Importer;
 pub use registry::{Models, ModelsConfig};

@@ -17,15 +17,18 @@ pub(crate) struct Places {
     models_dir: PathBuf,
     /// Further allowed folders.
     others: Vec<PathBuf>,
+    /// Folders of model disks that are mounted.
+    disks: Vec<PathBuf>,
 }
 
 impl Places {
     pub(crate) const fn new(models_dir: PathBuf, others: Vec<PathBuf>) -> Self {
-        Self { models_dir, others }
+        Self { models_dir, others, disks: Vec::new() }
     }
 
-    pub(crate) fn models_dir(&self) -> &Path {
-        &self.models_dir
+    /// The same with the folders of model disks.
+    pub(crate) fn with_disks(&self, disks: Vec<PathBuf>) -> Self {
+        Self { disks, ..self.clone() }
     }
 
     /// The real path. `Invalid` when it lies outside or is not text, `BadModelFile` when it is inside but does not exist.
@@ -49,7 +52,12 @@ impl Places {
     }
 
     fn roots(&self) -> impl Iterator<Item = &PathBuf> {
-        std::iter::once(&self.models_dir).chain(&self.others)
+        self.searched().chain(&self.others)
+    }
+
+    /// Folders in which models are looked for.
+    pub(crate) fn searched(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.models_dir).chain(&self.disks)
     }
 
     fn outside(&self, path: &Path) -> Problem {

@@ -17,6 +17,7 @@ use warden_domain::{
     engine::EngineKind,
     ids::ModelId,
     model::{Candidate, FileLook, Model, ModelConfig, NewModel, Registry},
+    storage::ModelDisks,
     units::Tokens,
 };
 use warden_store::{Store, models};
@@ -51,13 +52,20 @@ pub struct Models {
     places: Places,
     changes: Changes,
     in_use: OnceLock<InUse>,
+    disks: OnceLock<Arc<dyn ModelDisks>>,
 }
 
 impl Models {
     /// A registry over the store. Until `set_in_use` was called every model counts as not loaded.
     #[must_use]
     pub fn new(store: Store, config: ModelsConfig, changes: Changes) -> Arc<Self> {
-        Arc::new(Self { store, places: Places::new(config.models_dir, config.allowed_roots), changes, in_use: OnceLock::new() })
+        Arc::new(Self {
+            store,
+            places: Places::new(config.models_dir, config.allowed_roots),
+            changes,
+            in_use: OnceLock::new(),
+            disks: OnceLock::new(),
+        })
     }
 
     /// Tells how to learn whether a model is loaded or loading, so that it is not forgotten then. Only the first call counts.
@@ -65,8 +73,23 @@ impl Models {
         let _ = self.in_use.set(Arc::new(in_use));
     }
 
+    /// Tells which recorded disks may hold models. Only the first call counts; until then there are none.
+    pub fn set_disks(&self, disks: Arc<dyn ModelDisks>) {
+        let _ = self.disks.set(disks);
+    }
+
+    /// The folders of this moment: the configured ones and those of recorded disks that are mounted.
+    pub(crate) fn places(&self) -> Places {
+        let roots = self.disks.get().map(|disks| disks.roots()).unwrap_or_default();
+        self.places.with_disks(roots.into_iter().map(|root| root.path).collect())
+    }
+
     async fn look_at(&self, path: PathBuf) -> Result<Found, Problem> {
-        let places = self.places.clone();
+        // A path on a disk that is not there is that, and not a spelling mistake.
+        if let Some(problem) = self.disks.get().and_then(|disks| disks.absent(&path)) {
+            return Err(problem);
+        }
+        let places = self.places();
         blocking(move || inspect(&places.resolve(&path)?)).await
     }
 }
@@ -125,7 +148,7 @@ impl Registry for Models {
 
     async fn candidates(&self) -> Result<Vec<Candidate>, Problem> {
         let registered: BTreeSet<PathBuf> = self.list().await?.into_iter().map(|model| model.config.path).collect();
-        let places = self.places.clone();
+        let places = self.places();
         blocking(move || Ok(candidates::find(&places, &registered))).await
     }
 
@@ -189,6 +212,6 @@ fn not_found(id: &ModelId) -> Problem {
     Problem::new(ProblemKind::NotFound, format!("There is no model with the id {shown}.")).hint("The list of models shows which there are.")
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::internal("Looking at the model's file broke off.")))
 }

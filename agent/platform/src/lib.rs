@@ -8,3 +8,4 @@ pub mod time;
 
 pub use machine::ApplianceMachine;
 pub mod firewall;
+pub mod storage;

@@ -110,7 +110,12 @@ impl Reconciler {
                 },
                 Some(event) = self.reports.recv() => self.take(event),
                 news = self.news.recv() => match news {
-                    Ok(Topic::Models) | Err(RecvError::Lagged(_)) => self.forget_removed().await,
+                    Ok(Topic::Models) => self.forget_removed().await,
+                    Ok(Topic::Storage) => self.try_again_where_the_disk_was_missing(),
+                    Err(RecvError::Lagged(_)) => {
+                        self.forget_removed().await;
+                        self.try_again_where_the_disk_was_missing();
+                    }
                     Ok(_) => {}
                     Err(RecvError::Closed) => return,
                 },
@@ -292,6 +297,17 @@ impl Reconciler {
             entry.wanted &= known;
             known || entry.may_run()
         });
+    }
+
+    /// A wanted model that failed because its disk was missing is tried again when disks changed; while it is still missing, it fails again
+    /// with the same reason.
+    fn try_again_where_the_disk_was_missing(&mut self) {
+        let code = ProblemKind::DiskMissing.code();
+        for entry in self.entries.values_mut().filter(|entry| entry.wanted) {
+            if matches!(&entry.stage, Stage::Failed(reason) if reason.code == code) {
+                entry.stage = Stage::Idle;
+            }
+        }
     }
 
     /// Stops every engine without changing what is wanted after the next start.

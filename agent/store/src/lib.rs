@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod alerts;
 pub mod audit;
 pub mod desired;
+pub mod disks;
 mod error;
 pub mod issues;
 pub mod keys;

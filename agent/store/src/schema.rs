@@ -19,6 +19,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, readable_from: 1, sql: FIRST },
     Migration { version: 2, readable_from: 1, sql: crate::issues::SCHEMA },
     Migration { version: 3, readable_from: 1, sql: crate::alerts::SCHEMA },
+    Migration { version: 4, readable_from: 1, sql: crate::disks::SCHEMA },
 ];
 
 const FIRST: &str = "

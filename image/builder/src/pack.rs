@@ -83,6 +83,7 @@ fn fill(shop: &Workshop, builder: &BuilderRoot, binary: &Path, version: &str, tr
         "engine/bin",
         "engine/lib",
         "etc",
+        "media",
         "proc",
         "run/warden-engine",
         "sys",

@@ -164,6 +164,36 @@ impl Guest {
         &mut self.qmp
     }
 
+    /// Plugs a raw disk in, which must lie in the run folder; the machine needs sockets for disks. With `removable` it is like a stick.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`].
+    pub fn plug(&mut self, file: &Path, serial: &str, removable: bool) -> Result<(), VmError> {
+        let node = format!("node-{serial}");
+        let path = file.to_string_lossy();
+        let about = json!({"driver": "raw", "node-name": node, "file": {"driver": "file", "filename": path, "cache": {"direct": false}}});
+        self.qmp.call("blockdev-add", about)?;
+        let device = json!({"driver": "scsi-hd", "bus": "sockets.0", "drive": node, "id": format!("disk-{serial}"), "serial": serial,
+            "removable": removable});
+        self.qmp.call("device_add", device).map(drop)
+    }
+
+    /// Pulls a disk out that was plugged in under this serial number, without asking the guest.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`], also when the disk does not go within five seconds.
+    pub fn pull(&mut self, serial: &str) -> Result<(), VmError> {
+        self.qmp.call("device_del", json!({"id": format!("disk-{serial}")}))?;
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            match self.qmp.call("blockdev-del", json!({"node-name": format!("node-{serial}")})) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > end => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
     /// The other end of the first serial port, for whoever types on it. One can be open at a time, and it must be read, or the guest
     /// waits once its output is not taken.
     ///

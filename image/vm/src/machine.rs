@@ -64,6 +64,8 @@ pub struct Machine {
     pub more_disks: Vec<PathBuf>,
     /// Drives that are written in place.
     pub drives: Vec<Drive>,
+    /// A controller into which disks can be plugged while it runs ([`crate::Guest::plug`]).
+    pub sockets_for_disks: bool,
     /// Memory in MiB.
     pub memory_mib: u32,
     /// Virtual CPUs.
@@ -80,7 +82,16 @@ impl Machine {
 
     /// A guest with these drives and nothing else, as [`Machine::from_disk`].
     pub fn from_drives(drives: Vec<Drive>) -> Self {
-        Self { boot: Boot::Uefi, disk: None, more_disks: Vec::new(), drives, memory_mib: 1024, cpus: 2, forwards: Vec::new() }
+        Self {
+            boot: Boot::Uefi,
+            disk: None,
+            more_disks: Vec::new(),
+            drives,
+            sockets_for_disks: false,
+            memory_mib: 1024,
+            cpus: 2,
+            forwards: Vec::new(),
+        }
     }
 }
 
@@ -130,6 +141,9 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
         let kind = if drive.usb { "usb-storage,removable=on" } else { "virtio-blk-pci" };
         let order = drive.boot_order.map_or_else(String::new, |order| format!(",bootindex={order}"));
         add(&["-device", &format!("{kind},drive=drive{n},serial={}{order}", drive.serial)]);
+    }
+    if machine.sockets_for_disks {
+        add(&["-device", "virtio-scsi-pci,id=sockets"]);
     }
     let mut network = "user,model=virtio-net-pci".to_owned();
     for forward in &machine.forwards {

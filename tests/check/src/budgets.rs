@@ -9,6 +9,7 @@ pub const BUDGETS: &[(&str, f64)] = &[
     ("warden-console@.service", 5.0),
     ("warden-reset.service", 5.0),
     ("warden-confirm.service", 5.0),
+    ("warden-boot-rule.service", 5.0),
     ("warden-firewall.service", 5.0),
     ("warden-plain.service", 5.0),
 ];

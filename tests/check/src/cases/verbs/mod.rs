@@ -12,6 +12,7 @@ mod tls;
 /// Ends what cases shared by themselves.
 pub fn strike() {
     install::strike();
+    storage::strike();
 }
 
 /// All of them, grouped by what shares a machine.

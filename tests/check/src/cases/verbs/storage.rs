@@ -1,6 +1,0 @@
-//! Model disks and sticks.
-
-use crate::cases::Case;
-
-/// The rows of the table.
-pub const CASES: &[Case] = &[];
