@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
@@ -19,7 +20,7 @@ use warden_store::{
     audit::{self, AuditRow},
     settings,
 };
-use zbus::proxy;
+use zbus::{fdo::PropertiesProxy, proxy};
 
 use crate::bus::{Bus, said};
 
@@ -27,6 +28,9 @@ use crate::bus::{Bus, said};
 const WANTED: &str = "names.hostname";
 const SERVICE: &str = "hostnamed";
 const RETRY: Duration = Duration::from_secs(3);
+
+const NAME: &str = "org.freedesktop.hostname1";
+const PATH: &str = "/org/freedesktop/hostname1";
 
 #[proxy(interface = "org.freedesktop.hostname1", default_service = "org.freedesktop.hostname1", default_path = "/org/freedesktop/hostname1")]
 trait Hostname {
@@ -55,7 +59,7 @@ impl NamesRoom {
             // A machine without hostnamed (a development machine) is left alone after some tries.
             for _ in 0..20 {
                 match applying.apply().await {
-                    Ok(()) => return,
+                    Ok(()) => return applying.follow().await,
                     Err(problem) => tracing::debug!(%problem, "the name is not applied yet"),
                 }
                 tokio::time::sleep(RETRY).await;
@@ -78,6 +82,32 @@ impl NamesRoom {
             self.give(&name).await?;
         }
         self.ask().await.map(drop)
+    }
+
+    /// Notices names that somebody else gave. The kernel's answer is no help: the agent's unit keeps the name of its start.
+    async fn follow(&self) {
+        loop {
+            if let Err(problem) = self.listen().await {
+                tracing::debug!(%problem, "news of the box's name cannot be heard");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Until the bus goes away.
+    async fn listen(&self) -> Result<(), Problem> {
+        let bus = self.bus.get().await?;
+        let heard = async {
+            let properties = PropertiesProxy::builder(&bus).destination(NAME).path(PATH).build().await?;
+            properties.receive_properties_changed().await
+        };
+        let mut news = heard.await.map_err(|e: zbus::Error| said(SERVICE, "tell of a new name", &e))?;
+        // What changed before the ear was there.
+        self.ask().await?;
+        while news.next().await.is_some() {
+            self.ask().await?;
+        }
+        Ok(())
     }
 
     async fn give(&self, name: &str) -> Result<(), Problem> {
