@@ -46,7 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(40);
 /// How long the start of the agent waits for the first look at adopted engines.
-const FIRST_LOOK: Duration = Duration::from_secs(3);
+/// Short, because new clients wait as long: an engine that hangs is told apart later.
+const FIRST_LOOK: Duration = Duration::from_millis(1200);
 
 pub(crate) struct Reconciler {
     store: Store,
