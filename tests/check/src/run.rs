@@ -21,6 +21,8 @@ use crate::stage::{Stage, Task};
 
 /// A figure that only the one who started everything can take.
 const CI_MINUTES: &str = "ci_minutes";
+/// How long a complete run took.
+const MINUTES: &str = "minutes";
 
 /// What the command line asks for.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +68,7 @@ pub fn run(check: &str, wishes: &Wishes) -> Result<ExitCode, String> {
 
     // Short cuts of the inner loop show something else than what is committed.
     let complete = plan.complete && !wishes.worktree && !wishes.as_they_are;
-    let start = clock::now();
+    let (start, begun) = (clock::now(), Instant::now());
     let mut stage = Stage::new(places.clone(), wishes.worktree, wishes.as_they_are);
     let mut done: BTreeMap<&str, (CaseEvidence, CaseResult)> = BTreeMap::new();
     if wishes.only.is_empty() && wishes.tier.is_none() && sabotage.is_none() {
@@ -85,6 +87,10 @@ pub fn run(check: &str, wishes: &Wishes) -> Result<ExitCode, String> {
     cases::strike();
 
     let mut figures: BTreeMap<String, f64> = done.values().flat_map(|(_, r)| r.figures.clone()).collect();
+    if complete {
+        // Only the whole list has a duration worth a limit.
+        figures.insert(MINUTES.to_owned(), begun.elapsed().as_secs_f64() / 60.0);
+    }
     if let Some(began) = wishes.ci_started {
         #[allow(clippy::cast_precision_loss, reason = "minutes of one run")]
         figures.insert(CI_MINUTES.to_owned(), (clock::now().as_second() - began) as f64 / 60.0);
