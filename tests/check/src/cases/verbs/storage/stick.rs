@@ -27,7 +27,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let done = import(machine, &key, "stick-model.gguf", "from-stick")?;
     result.expect(done["state"] == "done", format!("imported: {} {}", steps(&done), done["failure"]));
     let seen = machine.root_ok("cat /run/seen")?;
-    let line = seen.lines().next().unwrap_or_default();
+    let line = seen.lines().find(|line| line.contains("/media/warden/")).unwrap_or_default();
     let options: Vec<&str> = line.split_whitespace().nth(3).unwrap_or_default().split(',').collect();
     for option in ["ro", "nosuid", "nodev", "noexec"] {
         result.expect(options.contains(&option), format!("while it was read the stick was mounted {option} ({line})"));
