@@ -40,8 +40,7 @@ pub(crate) fn run(shop: &Workshop, builder: &BuilderRoot, flavour: Flavour, inst
     }
     let mut guest = Guest::start(builder, &machine, &run_dir, true)?;
     println!("The disks lie in {}. Press Ctrl-C to pull the plug.", run_dir.display());
-    let mut line = guest.serial_line()?;
-    let mut typed = line.try_clone().map_err(Fault::io("cannot use the serial line", &run_dir))?;
+    let mut typed = guest.keyboard()?;
     std::thread::spawn(move || {
         let mut buffer = [0; 256];
         while let Ok(count @ 1..) = std::io::stdin().read(&mut buffer) {
@@ -50,11 +49,13 @@ pub(crate) fn run(shop: &Workshop, builder: &BuilderRoot, flavour: Flavour, inst
             }
         }
     });
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = line.read(&mut buffer) {
-        let _ = std::io::stdout().write_all(&buffer[..count]).and_then(|()| std::io::stdout().flush());
+    let log = guest.serial().path().to_owned();
+    let mut said = std::fs::File::open(&log).map_err(Fault::io("cannot read the serial line", &log))?;
+    let mut running = true;
+    while running {
+        running = guest.wait_for_end(Duration::from_millis(100)).is_err();
+        let _ = std::io::copy(&mut said, &mut std::io::stdout()).and_then(|_| std::io::stdout().flush());
     }
-    guest.wait_for_end(Duration::from_secs(10))?;
     println!("\nThe guest has switched itself off. `warden-image vm-install --installed` starts the disks without the stick.");
     Ok(())
 }

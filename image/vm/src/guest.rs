@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::json;
 
 use crate::machine::{FIRMWARE_VARS, RunFiles, arguments};
@@ -20,8 +22,7 @@ pub struct Guest {
     serial: SerialLog,
     qmp: Qmp,
     shell: PathBuf,
-    line: PathBuf,
-    typing: Option<UnixStream>,
+    keyboard: File,
     run_dir: PathBuf,
     // Sockets need short paths, so they live apart from the run folder and vanish with the guest.
     _sockets: tempfile::TempDir,
@@ -66,6 +67,9 @@ impl Guest {
             shell: sockets.path().join("shell"),
             qmp: sockets.path().join("qmp"),
         };
+        // Held open from both sides, QEMU finds a writer when it opens the pipe and never sees its end.
+        mkfifo(&run.line, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from).map_err(VmError::io("cannot make a pipe", &run.line))?;
+        let keyboard = File::options().read(true).write(true).open(&run.line).map_err(VmError::io("cannot open the pipe", &run.line))?;
         let log = run_dir.join("qemu.log");
         let said = File::create(&log).map_err(VmError::io("cannot write QEMU's log", &log))?;
         let also = said.try_clone().map_err(VmError::io("cannot write QEMU's log", &log))?;
@@ -86,8 +90,7 @@ impl Guest {
                 started,
                 serial: SerialLog::at(run.console),
                 qmp,
-                line: run.line,
-                typing: None,
+                keyboard,
                 shell: run.shell,
                 run_dir: run_dir.to_owned(),
                 _sockets: sockets,
@@ -133,16 +136,7 @@ impl Guest {
     /// # Errors
     /// When the port cannot be reached.
     pub fn type_serial(&mut self, text: &str) -> Result<(), VmError> {
-        if self.typing.is_none() {
-            let failed = || VmError::io("cannot reach the guest's first serial port", &self.line);
-            let stream = UnixStream::connect(&self.line).map_err(failed())?;
-            let mut heard = stream.try_clone().map_err(failed())?;
-            // What the port says is in the log already; unread it would hold the guest up. The thread ends with the guest.
-            std::thread::spawn(move || io::copy(&mut heard, &mut io::sink()));
-            self.typing = Some(stream);
-        }
-        let sent = self.typing.as_mut().map(|stream| stream.write_all(text.as_bytes()));
-        sent.unwrap_or(Ok(())).map_err(VmError::io("cannot type on the guest's first serial port", &self.line))
+        self.keyboard()?.write_all(text.as_bytes()).map_err(VmError::io("cannot type on the guest's first serial port", &self.run_dir))
     }
 
     /// Seconds since power-on.
@@ -194,13 +188,12 @@ impl Guest {
         }
     }
 
-    /// The other end of the first serial port, for whoever types on it. One can be open at a time, and it must be read, or the guest
-    /// waits once its output is not taken.
+    /// Where what is typed on the first serial port goes in; what it says is in [`Guest::serial`].
     ///
     /// # Errors
-    /// When it cannot be opened.
-    pub fn serial_line(&mut self) -> Result<UnixStream, VmError> {
-        UnixStream::connect(&self.line).map_err(VmError::io("cannot reach the guest's first serial port", &self.line))
+    /// When the system has no further file handle.
+    pub fn keyboard(&self) -> Result<File, VmError> {
+        self.keyboard.try_clone().map_err(VmError::io("cannot type on the guest's first serial port", &self.run_dir))
     }
 
     /// Types a line on the first serial port. The firmware reads it too: wait for the system's question first.

@@ -115,8 +115,8 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     add(&["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-display", "none"]);
     add(&["-smp", &machine.cpus.to_string(), "-m", &machine.memory_mib.to_string()]);
     add(&["-device", "virtio-rng-pci", "-device", "i6300esb", "-watchdog-action", "reset"]);
-    // All that is said goes to the file, whether somebody listens on the socket or not.
-    let console = format!("socket,id=console,server=on,wait=off,path={},logfile={},logappend=off", text(&run.line), text(&run.console));
+    // What is said goes to a file and what is typed comes out of a pipe. Over one socket for both, letters come twice when its reader is slow.
+    let console = format!("file,id=console,path={},input-path={}", text(&run.console), text(&run.line));
     add(&["-chardev", &console, "-serial", "chardev:console"]);
     add(&["-chardev", &format!("socket,id=shell,server=on,wait=off,path={}", text(&run.shell)), "-serial", "chardev:shell"]);
     add(&["-qmp", &format!("unix:{},server=on,wait=off", text(&run.qmp))]);

@@ -314,11 +314,12 @@ impl Stand {
     pub fn cut_at(&mut self, task: &Task, pattern: &str, limit: Duration) -> Result<String, String> {
         let mut guest = self.power_on(task, true)?;
         let seen = guest.wait(pattern, limit);
+        // Nothing comes before the plug: a moment later the machine may be done.
+        let stopped = guest.qmp().call("stop", serde_json::json!({}));
         self.keep_serial(&guest, task);
-        seen.map_err(|e| e.to_string())?;
         let serial = guest.serial().text();
         guest.quit();
-        Ok(serial)
+        seen.and(stopped).map(|_| serial).map_err(|e| e.to_string())
     }
 
     /// Keeps the serial log beside the other logs.
