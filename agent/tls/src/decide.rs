@@ -9,8 +9,9 @@ use crate::Wanted;
 
 /// How long a certificate is valid. Browsers take at most 825 days from an authority that their user added.
 pub(crate) const LIFE: Duration = Duration::from_secs(397 * 86_400);
-/// How long before its making it is valid already: clocks of clients differ.
-pub(crate) const HEAD_START: Duration = Duration::from_secs(86_400);
+/// How long before its making it is valid already. A whole year: a box whose clock ran ahead when it made its certificate must not shut out
+/// clients with the true time once an address changes. With the life after it, still less than 825 days.
+pub(crate) const HEAD_START: Duration = Duration::from_secs(365 * 86_400);
 /// It is replaced that long before its end.
 const BEFORE_END: Duration = Duration::from_secs(60 * 86_400);
 
@@ -114,9 +115,18 @@ mod tests {
         let here = wanted(&[]);
         let old = leaf(&here);
         assert_eq!(needs_reissue(Some(&old), &here, "B", now()), Some(Reason::Authority));
-        assert_eq!(needs_reissue(Some(&old), &here, "A", now() - Duration::from_secs(3 * 86_400)), Some(Reason::Clock));
+        assert_eq!(needs_reissue(Some(&old), &here, "A", now() - HEAD_START - Duration::from_secs(86_400)), Some(Reason::Clock));
         assert_eq!(needs_reissue(Some(&old), &here, "A", now() + LIFE - Duration::from_secs(59 * 86_400)), Some(Reason::Ending));
         assert_eq!(needs_reissue(Some(&old), &here, "A", now() + LIFE + LIFE), Some(Reason::Ending));
+    }
+
+    #[test]
+    fn a_certificate_made_while_the_clock_ran_ahead_is_valid_for_clients_with_the_true_time() {
+        let made_ahead = leaf(&wanted(&[]));
+        let true_time = now() - Duration::from_secs(300 * 86_400);
+        assert!(made_ahead.not_before < true_time);
+        let whole = made_ahead.not_after.duration_since(made_ahead.not_before);
+        assert!(whole < jiff::SignedDuration::from_hours(825 * 24), "browsers refuse longer ones");
     }
 
     proptest! {

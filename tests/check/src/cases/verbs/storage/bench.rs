@@ -347,14 +347,16 @@ impl Bench {
     /// # Errors
     /// A sentence with the step that failed.
     pub fn ensure_model_on_disk(&mut self) -> Result<String, String> {
-        let volume = self.ensure_adopted()?;
-        let path = volume["path"].as_str().unwrap_or_default().to_owned();
+        // A machine that runs without the disk already is known to have the model: do not wait for what is away.
         let console = self.console()?;
         let listed = console.expect("GET", "/api/models", None, &[200])?.json();
         let known = listed["models"].as_array().and_then(|all| all.iter().find(|m| m["served_model_name"] == ON_DISK).cloned());
         if let Some(id) = known.and_then(|m| m["id"].as_str().map(str::to_owned)) {
             return Ok(id);
         }
+        let volume = self.ensure_adopted()?;
+        let path = volume["path"].as_str().unwrap_or_default().to_owned();
+        let console = self.console()?;
         // As the agent itself would write it: its user, the group of the folder, readable for that group.
         self.as_warden(&format!("umask 027; cp /data/models/{TINY_FILE} {path}/on-disk.gguf && sync"))?;
         let id = console.register(&format!("{path}/on-disk.gguf"), ON_DISK)?;
