@@ -18,7 +18,10 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     }
     let appliance = stage.appliance(Flavour::Test, PackKind::Signed, &task.log)?;
     let code = appliance.claim_code()?;
-    let before = tty1(appliance, |text| text.contains("Claim code"))?;
+    // The code may be there before the address is; what counts is the screen once both are.
+    let complete = |text: &str| ["Claim code", "Network address: 10.0.2.15", "fingerprint", "Press Enter"].iter().all(|part| text.contains(part));
+    let before = tty1(appliance, complete)?;
+    appliance.guest().wait(r"Network address: 10\.0\.2\.15[\s\S]*Press Enter", quiet(20)).map_err(|e| e.to_string())?;
     let serial = appliance.serial_text();
     for (place, text) in [("tty1", &before), ("the serial line", &serial)] {
         result.expect(text.contains(&format!("Claim code: {code}")), format!("{place} shows the claim code"));
