@@ -279,6 +279,8 @@ try {
   });
 
   await step("every page holds in both themes, on a desk and on a phone", async () => {
+    // Home, models, chat, keys, network, storage, system, access.
+    const NAV = 8;
     const state = await context.storageState();
     const grounds = {};
     for (const colorScheme of ["light", "dark"]) {
@@ -286,13 +288,13 @@ try {
         const other = await browser.newContext({ viewport, colorScheme, locale: "en-US", storageState: state, hasTouch: size === "phone" });
         await watch(other);
         const sheet = await other.newPage();
-        for (const [name, where] of [["home", "/ui/"], ["models", "/ui/models"], ["model", modelUrl], ["add-model", "/ui/models/new"], ["chat", "/ui/chat"], ["keys", "/ui/keys"]]) {
+        for (const [name, where] of [["home", "/ui/"], ["models", "/ui/models"], ["model", modelUrl], ["add-model", "/ui/models/new"], ["chat", "/ui/chat"], ["keys", "/ui/keys"], ["network", "/ui/network"], ["storage", "/ui/storage"], ["system", "/ui/system"], ["access", "/ui/tls"], ["issues", "/ui/issues"], ["alerts", "/ui/alerts"]]) {
           await sheet.goto(`${base}${where}`);
           await sheet.waitForTimeout(250);
           const over = await sheet.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
           check(over <= 0, `${where} is ${over} px too wide on a ${size}`);
           const nav = await sheet.$$eval(".rail li a", (links) => links.filter((l) => l.getBoundingClientRect().height >= 30).length);
-          check(nav === 4, `the navigation shows ${nav} of 4 pages on ${where}, ${size}`);
+          check(nav === NAV, `the navigation shows ${nav} of ${NAV} pages on ${where}, ${size}`);
           await shot(sheet, `page-${name}-${colorScheme}-${size}`);
         }
         grounds[colorScheme] = await sheet.evaluate(() => getComputedStyle(document.body).backgroundColor);
