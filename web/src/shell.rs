@@ -48,9 +48,9 @@ const NAV: &[NavRow] = &[
     ("/ui/chat", "chat", |t| t.nav_chat),
     ("/ui/keys", "keys", |t| t.nav_keys),
     ("/ui/network", "network", |t| t.nav_network),
-    ("/ui/system", "system", |t| t.nav_system),
-    ("/ui/tls", "lock", |t| t.nav_tls),
     ("/ui/storage", "storage", |t| t.nav_storage),
+    ("/ui/tls", "lock", |t| t.nav_tls),
+    ("/ui/system", "system", |t| t.nav_system),
 ];
 
 impl Shell {
