@@ -33,7 +33,7 @@ engine: ## the genuine llama-server of llama.cpp (8 to 10 minutes on two cores, 
 	@agent/dev/deps.sh run
 	@image/packs/llama.cpp/build.sh
 
-model: ## the small chat model (93 MB, cached outside the tree)
+model: ## the small chat model (98 MB, cached outside the tree)
 	@agent/dev/model.sh
 
 test: ## everything of the README's promise: lint, unit and integration tests with the real engine
