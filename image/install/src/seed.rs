@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use warden_bootslot::durable;
 use warden_domain::{Problem, ProblemKind};
 
 use crate::answer::Seed;
@@ -44,17 +43,17 @@ pub fn fill(folder: &Path, seed: &Seed, owner: (u32, u32)) -> Result<(), Problem
     // The same form as a random UUID, as every machine id has.
     id[6] = (id[6] & 0x0f) | 0x40;
     id[8] = (id[8] & 0x3f) | 0x80;
-    durable::write(&folder.join("machine-id"), format!("{}\n", hex::encode(id)).as_bytes()).map_err(failed)?;
+    warden_durable::write(&folder.join("machine-id"), format!("{}\n", hex::encode(id)).as_bytes()).map_err(failed)?;
     let Some(text) = render(seed) else { return Ok(()) };
     let own = folder.join("warden");
     fs::create_dir_all(&own).map_err(failed)?;
     let file = own.join(FILE);
-    durable::write(&file, text.as_bytes()).map_err(failed)?;
+    warden_durable::write(&file, text.as_bytes()).map_err(failed)?;
     for (path, mode) in [(&file, 0o600), (&own, 0o700)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         chown(path, Some(owner.0), Some(owner.1)).map_err(failed)?;
     }
-    durable::sync_folder(folder).map_err(failed)
+    warden_durable::sync_folder(folder).map_err(failed)
 }
 
 /// User and group of an account in a password file.
