@@ -106,7 +106,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         loopback_only,
         box_name: place.called(),
         version: VERSION,
-        more_checks: Vec::new(),
+        more_checks: vec![disks.check.clone()],
     })
     .await?;
     let source = StatusSource {
