@@ -15,7 +15,7 @@ use ports::World;
 use warden_domain::{
     alert::{Alerts, DeliveryState, NewAlertConfig},
     ids::AccountId,
-    issue::{Check, Finding, IssueCode, Issues, Looked},
+    issue::{Check, Finding, IssueCode, Issues, Looked, Said},
     model::StateWord,
 };
 use warden_monitor::{Appliance, Monitor, MonitorParts};
@@ -50,7 +50,7 @@ impl Bench {
         let finding = Finding {
             code: IssueCode::UnitFailed,
             subject: unit.into(),
-            sentence: format!("The system service {unit} failed."),
+            said: Said::UnitFailed { unit: unit.to_owned() },
             hint: "Restart.".into(),
             fix: None,
         };

@@ -130,6 +130,8 @@ fn seconds(from: Timestamp, to: Timestamp) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use warden_domain::issue::Said;
+
     use super::*;
 
     const MODELS: &[IssueCode] = &[IssueCode::ModelFailed, IssueCode::ModelWaiting];
@@ -140,7 +142,7 @@ mod tests {
     }
 
     fn finding(code: IssueCode, subject: &str) -> Finding {
-        Finding { code, subject: subject.into(), sentence: "It is so.".into(), hint: "Do this.".into(), fix: None }
+        Finding { code, subject: subject.into(), said: Said::text("It is so."), hint: "Do this.".into(), fix: None }
     }
 
     fn saw(codes: &'static [IssueCode], findings: &[Finding]) -> Vec<Look> {

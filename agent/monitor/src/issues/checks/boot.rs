@@ -1,7 +1,7 @@
 //! Whether the box gave up a system slot.
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 
 use super::{Appliance, not_the_appliance, off_thread};
 use crate::facts::boot::{self, Fallback};
@@ -10,7 +10,7 @@ fn decide(fallback: Option<Fallback>) -> Vec<Finding> {
     let of = |fallback: Fallback| Finding {
         code: IssueCode::BootFellBack,
         subject: format!("fallback-{}", fallback.written),
-        sentence: format!("The box gave up one of its two systems and runs the other. {}", fallback.sentence),
+        said: Said::BootFellBack { why: fallback.sentence },
         hint: "Install the update again, or a newer one. Dismiss this issue once you know about it.".to_owned(),
         fix: None,
     };
@@ -47,7 +47,7 @@ mod tests {
     fn a_second_fallback_is_another_issue_than_one_that_was_dismissed() {
         let at = |written| decide(Some(Fallback { sentence: "Slot b was started 3 times.".into(), written }));
         assert_ne!(at(1)[0].subject, at(2)[0].subject);
-        assert!(at(1)[0].sentence.contains("Slot b"));
+        assert!(at(1)[0].said.to_string().contains("Slot b"));
         assert!(decide(None).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the firmware checks what it starts.
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 
 use super::{Appliance, not_the_appliance, off_thread};
 use crate::facts::boot;
@@ -13,7 +13,7 @@ fn decide(on: Option<bool>) -> Looked {
         Some(false) => Looked::Seen(vec![Finding {
             code: IssueCode::SecureBootOff,
             subject: "firmware".to_owned(),
-            sentence: "Secure Boot is off: the firmware starts whatever lies on the disk, also a system somebody changed.".to_owned(),
+            said: Said::SecureBootOff {},
             hint:
                 "Turn it on in the firmware's setup, with the keys the installer offers. Dismiss this issue if the machine stands in a locked room."
                     .to_owned(),

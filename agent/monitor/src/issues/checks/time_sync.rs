@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use warden_domain::{
-    issue::{Check, Finding, IssueCode, Looked},
+    issue::{Check, Finding, IssueCode, Looked, Said},
     time::{Time, TimeConfig},
 };
 
@@ -20,7 +20,7 @@ fn decide(wanted: &TimeConfig, synchronised: bool) -> Vec<Finding> {
     vec![Finding {
         code: IssueCode::ClockNotSynchronised,
         subject: "clock".to_owned(),
-        sentence: "No time server has set the clock since the appliance started; it shows what the machine's own clock said.".to_owned(),
+        said: Said::ClockNotSynchronised {},
         hint: "Check the network and the time servers. Without any, let the clock be set by hand in the time settings.".to_owned(),
         fix: None,
     }]
