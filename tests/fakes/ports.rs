@@ -81,6 +81,8 @@ pub struct Memory {
     pub deliveries: Vec<Delivery>,
     /// What was decided about the front door.
     pub front: FrontConfig,
+    /// In how many days its certificate ends; `None` = in more than a year.
+    pub certificate_days: Option<i64>,
     /// Its plain port.
     pub plain: Option<PlainPort>,
     /// What the next changing call answers instead, once.

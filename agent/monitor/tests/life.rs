@@ -177,3 +177,24 @@ async fn whoever_dismisses_an_issue_that_is_over_is_told_so() {
     assert_eq!(monitor.recall(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
     assert_eq!(monitor.fix(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
 }
+
+#[tokio::test]
+async fn a_certificate_that_was_not_made_anew_in_time_is_an_issue_until_it_is() {
+    let bench = Bench::new();
+    let (monitor, _store) = bench.start().await;
+    let ending = |monitor: &Monitor| {
+        let board = monitor.board();
+        board.open.iter().find(|issue| issue.finding.code == IssueCode::CertificateEnding).map(|issue| issue.finding.said.clone())
+    };
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), None);
+    bench.world.edit(|m| m.certificate_days = Some(3));
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), Some(Said::CertificateEnding { days: 3 }));
+    bench.world.edit(|m| m.certificate_days = Some(-1));
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), Some(Said::CertificateEnded {}));
+    bench.world.edit(|m| m.certificate_days = None);
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), None);
+}

@@ -1,5 +1,7 @@
 //! Whether the firmware checks what it starts.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 
@@ -25,6 +27,8 @@ fn decide(on: Option<bool>) -> Looked {
 /// Reads the firmware's variable.
 pub(super) struct SecureBoot {
     pub(super) appliance: Appliance,
+    /// The variable as a file.
+    pub(super) variable: PathBuf,
 }
 
 #[async_trait]
@@ -37,7 +41,12 @@ impl Check for SecureBoot {
         if self.appliance == Appliance::No {
             return not_the_appliance();
         }
-        match off_thread("The firmware's variables", boot::secure_boot).await {
+        match off_thread("The firmware's variables", {
+            let variable = self.variable.clone();
+            move || boot::secure_boot(&variable)
+        })
+        .await
+        {
             Ok(on) => decide(on),
             Err(because) => Looked::NotChecked(because),
         }
@@ -53,5 +62,18 @@ mod tests {
         assert!(matches!(decide(None), Looked::NotChecked(_)));
         assert_eq!(decide(Some(true)), Looked::Seen(Vec::new()));
         assert!(matches!(decide(Some(false)), Looked::Seen(found) if found.len() == 1));
+    }
+
+    #[tokio::test]
+    async fn the_firmwares_own_variable_decides() {
+        let folder = tempfile::tempdir().unwrap();
+        let variable = folder.path().join("SecureBoot");
+        let check = SecureBoot { appliance: Appliance::Yes, variable: variable.clone() };
+        assert!(matches!(check.look().await, Looked::NotChecked(_)), "no variable");
+        // As the kernel shows it: four bytes of attributes, then the value.
+        std::fs::write(&variable, [6, 0, 0, 0, 0]).unwrap();
+        assert!(matches!(check.look().await, Looked::Seen(found) if found[0].code == IssueCode::SecureBootOff));
+        std::fs::write(&variable, [6, 0, 0, 0, 1]).unwrap();
+        assert_eq!(check.look().await, Looked::Seen(Vec::new()));
     }
 }
