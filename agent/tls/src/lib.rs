@@ -11,6 +11,7 @@ mod durable;
 mod keep;
 mod leaf;
 mod names;
+mod pace;
 mod resolver;
 mod room;
 
