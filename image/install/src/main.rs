@@ -99,7 +99,7 @@ impl Bench {
         let failed =
             |error: std::io::Error| Problem::new(ProblemKind::SystemService, format!("The result could not be written to the stick: {error}."));
         let path = files.path().join(report::FILE);
-        let before = std::fs::read_to_string(&path).ok();
+        let before = stick::read_at_most(&path, report::MOST).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         durable::write(&path, report::render(report, before.as_deref()).as_bytes()).map_err(failed)?;
         if let Some(text) = answer {
             let path = files.path().join(answer::FILE);
@@ -129,7 +129,7 @@ fn work(screens: &mut Screens) -> Result<(), Problem> {
         let files = Mounted::new(part, "vfat", "files", false).ok()?;
         let path = files.path().join(answer::FILE);
         // A file that cannot be read is as good as a wrong one: it must not turn into a question that nobody answers.
-        path.exists().then(|| std::fs::read(path).unwrap_or_default())
+        std::fs::symlink_metadata(&path).is_ok().then(|| stick::read_at_most(&path, answer::MOST + 1).unwrap_or_default())
     });
     match answer {
         Some(bytes) => unattended(&bench, screens, &bytes),

@@ -9,6 +9,8 @@ use crate::disk::DiskReport;
 
 /// Name of the file on the stick's `WARDEN` partition.
 pub const FILE: &str = "result.json";
+/// No result file is longer, in bytes; a longer one is not looked into.
+pub const MOST: usize = 256 * 1024;
 /// Earlier outcomes that are kept.
 const KEPT: usize = 10;
 
