@@ -35,6 +35,8 @@ pub struct Report {
     pub at: Timestamp,
     /// Version of the installer and of what it installs.
     pub version: String,
+    /// The engines the stick brings; empty when it carries none, and the box then cannot run a model.
+    pub engines: Vec<String>,
     /// The installation's name, when an answer file gave one.
     pub install_id: Option<String>,
     /// The disk, when one was found.
@@ -69,7 +71,7 @@ mod tests {
     fn report(outcome: Outcome) -> Report {
         let failure = (outcome != Outcome::Installed).then(|| "A sentence.".to_owned());
         let steps = Some(crate::plan::steps());
-        Report { outcome, at: Timestamp::UNIX_EPOCH, version: "1".into(), install_id: Some("one".into()), disk: None, steps, failure }
+        Report { outcome, at: Timestamp::UNIX_EPOCH, version: "1".into(), engines: Vec::new(), install_id: Some("one".into()), disk: None, steps, failure }
     }
 
     #[test]

@@ -45,10 +45,25 @@ impl Kernel {
         names.into_iter().filter_map(|name| self.disk(name, own, look, id)).collect()
     }
 
+    /// One whole device by its kernel name; also one that is no disk of the machine, such as a loop device, since somebody named it.
+    #[must_use]
+    pub fn named(&self, name: &str, look: &dyn Fn(&str) -> Option<bool>) -> Option<Disk> {
+        let whole = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+        if whole { self.read(name.to_owned(), None, look, &|_| None) } else { None }
+    }
+
     fn disk(&self, name: String, own: Option<&str>, look: &dyn Fn(&str) -> Option<bool>, id: &dyn Fn(&str) -> Option<String>) -> Option<Disk> {
         let folder = self.sys.join("block").join(&name);
+        if !folder.join("device").exists() || word(&folder.join("hidden")).as_deref() == Some("1") {
+            return None;
+        }
+        self.read(name, own, look, id)
+    }
+
+    fn read(&self, name: String, own: Option<&str>, look: &dyn Fn(&str) -> Option<bool>, id: &dyn Fn(&str) -> Option<String>) -> Option<Disk> {
+        let folder = self.sys.join("block").join(&name);
         let size = Bytes(word(&folder.join("size"))?.parse::<u64>().ok()?.checked_mul(512)?);
-        if size.0 == 0 || !folder.join("device").exists() || word(&folder.join("hidden")).as_deref() == Some("1") {
+        if size.0 == 0 {
             return None;
         }
         let parts = self.partitions(&name);

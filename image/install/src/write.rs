@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+use sha2::{Digest, Sha256};
 use warden_domain::units::Bytes;
 
 /// Copied and compared at once, in bytes; a multiple of [`BLOCK`].
@@ -84,6 +85,23 @@ pub fn difference(source: &Path, copies: &[Region], length: Bytes, mut progress:
         progress(Bytes(done));
     }
     Ok(None)
+}
+
+/// The SHA-256 in lower-case hex of the first `length` bytes of a file, read from the medium and not from memory.
+///
+/// # Errors
+/// What the system says; a file that ends early is `UnexpectedEof`.
+pub fn hash(path: &Path, length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<String> {
+    let file = (open_past_cache(path)?, 0);
+    let (mut buffer, mut hash, mut done) = (Aligned::new(), Sha256::new(), 0u64);
+    while done < length.0 {
+        let wanted = usize::try_from(length.0 - done).unwrap_or(CHUNK).min(CHUNK);
+        let part = buffer.read(&file, done, wanted)?;
+        hash.update(part);
+        done += part.len() as u64;
+        progress(Bytes(done));
+    }
+    Ok(hex::encode(hash.finalize()))
 }
 
 /// A buffer at a place in memory that reads past the cache ask for.
@@ -199,6 +217,15 @@ mod tests {
         }
         OpenOptions::new().write(true).open(&disk).unwrap().write_all_at(&[0xff], (32 << 20) + (4 << 20) + 777).unwrap();
         assert_eq!(difference(&source, &slots, length, |_| ()).unwrap(), Some(1));
+    }
+
+    #[test]
+    fn a_hash_is_that_of_exactly_the_length_asked_for() {
+        let (_folder, source, _, content) = bench((5 << 20) + 17);
+        for length in [0, 1, 4096, (5 << 20) + 17] {
+            assert_eq!(hash(&source, Bytes(length as u64), |_| ()).unwrap(), hex::encode(Sha256::digest(&content[..length])));
+        }
+        assert_eq!(hash(&source, Bytes(6 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
