@@ -138,9 +138,11 @@ mod tests {
     #[tokio::test]
     async fn a_receiver_that_said_yes_and_never_ends_its_answer_has_taken_it() {
         let begun = std::time::Instant::now();
-        for endless in
-            ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"]
-        {
+        for endless in [
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n",
+        ] {
             let (outcome, _) = against(endless).await;
             assert_eq!(outcome.unwrap(), 200, "{endless:?}");
         }
