@@ -7,7 +7,6 @@
 
 mod authority;
 mod decide;
-mod durable;
 mod keep;
 mod leaf;
 mod names;

@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use warden_bootslot::durable;
 use warden_bootslot::entry::{self, Slot};
 
 use crate::answer;
@@ -101,7 +100,7 @@ pub fn activate(stick: &Path, esp: &Path, record: &Record, enroll: bool) -> io::
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        durable::write(&path, bytes)
+        warden_durable::write(&path, bytes)
     };
     let loader = fs::read(stick.join(PARTS).join("systemd-boot.efi"))?;
     let mut settings = entry::LOADER_SETTINGS.to_owned();
@@ -114,7 +113,7 @@ pub fn activate(stick: &Path, esp: &Path, record: &Record, enroll: bool) -> io::
     }
     put(RECORD, serde_json::to_string_pretty(record)?.as_bytes())?;
     put(LOADER, &loader)?;
-    durable::sync_folder(esp)
+    warden_durable::sync_folder(esp)
 }
 
 /// The record of a disk whose installation came to its end; nothing otherwise. The disk may be anybody's: a name that no installation

@@ -7,7 +7,6 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use warden_bootslot::durable;
 use warden_domain::units::Bytes;
 
 use crate::stick::PackFile;
@@ -123,7 +122,7 @@ pub fn fill<'a>(
         own(&path, &name, accounts)?;
         before += file.bytes;
     }
-    durable::sync_folder(&to.join(PACKS)).and_then(|()| durable::sync_folder(to)).map_err(Fault::Disk)
+    warden_durable::sync_folder(&to.join(PACKS)).and_then(|()| warden_durable::sync_folder(to)).map_err(Fault::Disk)
 }
 
 /// The first file whose copy on the data partition mounted at `on` differs from what the stick promised, read from the medium.

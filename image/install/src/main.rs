@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::reboot::{RebootMode, reboot};
-use warden_bootslot::durable;
 use warden_domain::steps::Steps;
 use warden_domain::units::Bytes;
 use warden_domain::{Problem, ProblemKind, clock};
@@ -118,7 +117,7 @@ impl Bench {
             |error: std::io::Error| Problem::new(ProblemKind::SystemService, format!("The result could not be written to the stick: {error}."));
         let path = files.path().join(report::FILE);
         let before = stick::read_at_most(&path, report::MOST).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        durable::write(&path, report::render(report, before.as_deref()).as_bytes()).map_err(failed)?;
+        warden_durable::write(&path, report::render(report, before.as_deref()).as_bytes()).map_err(failed)?;
         if let Some(text) = answer {
             let path = files.path().join(answer::FILE);
             // The old bytes are overwritten where they lie before the short file takes the name.
@@ -128,7 +127,7 @@ impl Bench {
                 std::io::Write::write_all(&mut file, &blank)?;
                 file.sync_all()
             });
-            overwritten.and_then(|()| durable::write(&path, text.as_bytes())).map_err(failed)?;
+            overwritten.and_then(|()| warden_durable::write(&path, text.as_bytes())).map_err(failed)?;
         }
         files.close()
     }

@@ -9,7 +9,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use warden_bootslot::durable;
 
 /// What a factory reset leaves on the state partition: the list of resets, and what describes the installed system itself.
 const STATE_KEEPS: &[&str] = &["reset", "boot", "rauc", "lost+found", "machine-id"];
@@ -44,7 +43,7 @@ pub fn state(state: &Path) -> io::Result<()> {
     match fs::remove_file(state.join("machine-id")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(named(&state.join("machine-id"), &error)),
-        Ok(()) => durable::sync_folder(state),
+        Ok(()) => warden_durable::sync_folder(state),
     }
 }
 
@@ -81,7 +80,7 @@ fn clear(folder: &Path, keeps: &[&str]) -> io::Result<()> {
             break;
         }
     }
-    durable::sync_folder(folder).map_err(|error| named(folder, &error))
+    warden_durable::sync_folder(folder).map_err(|error| named(folder, &error))
 }
 
 /// Removes what lies at `path`, down to so many `levels`; a folder that lies deeper is moved to where `aside` says.
