@@ -225,6 +225,7 @@ impl Driver {
         for pair in ours.windows(2) {
             if let [(port, _, older), (same, _, _)] = pair
                 && port == same
+                && port.is_some()
             {
                 self.delete_if_ours(older).await;
             }

@@ -36,7 +36,7 @@ use super::{
     adoption, classify, decide,
     objects::Objects,
     reunite::{self, Found, mount_point},
-    udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said},
+    udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said, too_slow},
 };
 
 /// Bounds connecting; calls themselves are not bounded, because formatting a large disk takes its time.
@@ -352,11 +352,6 @@ fn degraded(disk: &Recorded, presence: &Presence) -> Option<String> {
 
 fn name_of(disk: &Recorded) -> String {
     format!("{} (serial {})", disk.model.as_deref().unwrap_or("The model disk"), disk.serial)
-}
-
-fn too_slow(done: &str) -> Problem {
-    Problem::new(ProblemKind::SystemService, format!("The disk was not {done} in time: it, or the disk manager, does not answer."))
-        .hint("Unplug it and plug it in again; if it stays so, restart the appliance.")
 }
 
 fn no_bus(cause: &str) -> Problem {

@@ -288,7 +288,7 @@ async fn a_network_service_that_is_restarted_in_the_window_does_not_leave_unconf
     let token = bench.try_change(&room).await;
     bench.state.lock().unwrap().restart();
     let last = bench.is_back(&room).await;
-    assert!(last.sentence.contains("network service was restarted"), "{last:?}");
+    assert!(last.sentence.contains("old settings are back"), "{last:?}");
     assert_eq!(room.confirm(&token, None).await.unwrap_err().kind, ProblemKind::NotFound);
     bench.try_change(&room).await;
     room.undo().await.unwrap();
