@@ -67,9 +67,9 @@ image: ## the UEFI disk image (FLAVOUR=production|test; cold about 6 min with th
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-image image --flavour $(FLAVOUR) --with-pack
 
-stick: ## the installer stick for real machines; DEVICE=/dev/sdx writes it after showing it and asking
+stick: ## the installer stick for real machines, with the engine; DEVICE=/dev/sdx writes it after showing it and asking
 	@agent/dev/deps.sh image
-	@$(MAKE) --no-print-directory bins
+	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-image stick --profile hardware $(if $(DEVICE),--device $(DEVICE))
 
 vm-install: ## tries the installer in QEMU: the stick, two blank disks, one with an older installation; this terminal is the serial line

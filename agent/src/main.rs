@@ -8,6 +8,7 @@ mod disks;
 mod ending;
 mod listeners;
 mod logging;
+mod peers;
 mod place;
 mod plain_door;
 mod redirect;

@@ -4,6 +4,7 @@
 //! takes are the wall clock (`clock`) and random bytes (`ids`), each in one place so that decisions elsewhere stay exact.
 
 pub mod access;
+pub mod address;
 pub mod alert;
 pub mod change;
 pub mod clock;

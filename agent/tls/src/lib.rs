@@ -10,6 +10,7 @@ mod decide;
 mod keep;
 mod leaf;
 mod names;
+mod pace;
 mod resolver;
 mod room;
 

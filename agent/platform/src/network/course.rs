@@ -29,6 +29,8 @@ use super::{
 const ANSWER_FIRST: Duration = Duration::from_millis(400);
 /// New settings that are not in use by then are undone.
 const ACTIVATION: Duration = Duration::from_secs(45);
+/// How often it is looked whether the network service still knows of the change.
+const STILL_KNOWN: Duration = Duration::from_secs(3);
 
 /// How far a trial is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,9 @@ pub(super) struct Trial {
     pub(super) profile: zbus::OwnedObjectPath,
     /// The one it stands in for.
     pub(super) old: Option<zbus::OwnedObjectPath>,
+    /// Their names for good.
+    pub(super) uuid: String,
+    pub(super) old_uuid: Option<String>,
     pub(super) checkpoint: zbus::OwnedObjectPath,
     pub(super) account: AccountId,
     pub(super) stage: watch::Sender<Stage>,
@@ -87,8 +92,13 @@ impl NetworkRoom {
         let settings = profile::build(base.as_ref(), &request.interface, &uuid, &request.wanted);
         let checkpoint = self.driver.checkpoint(&port.device, request.window).await?;
         let deadline = Instant::now() + request.window;
-        let record =
-            TrialRecord { interface: request.interface.clone(), checkpoint: checkpoint.to_string(), uuid, boot: boot_id(), begun: clock::now() };
+        let record = TrialRecord {
+            interface: request.interface.clone(),
+            checkpoint: checkpoint.to_string(),
+            uuid: uuid.clone(),
+            boot: boot_id(),
+            begun: clock::now(),
+        };
         let added = match self.remember(&record, &request.account).await {
             Ok(()) => self.driver.add(&settings).await,
             Err(problem) => Err(problem),
@@ -109,6 +119,8 @@ impl NetworkRoom {
             deadline,
             profile: new,
             old: port.profile.clone(),
+            uuid,
+            old_uuid: base.as_ref().map(|settings| profile::Identity::of(settings).uuid),
             checkpoint,
             account: request.account,
             stage: watch::Sender::new(Stage::Applying),
@@ -148,40 +160,78 @@ impl NetworkRoom {
             return;
         }
         if let Err(problem) = outcome {
-            let _turn = self.turn.lock().await;
-            if *trial.stage.borrow() == Stage::Over {
-                return;
-            }
-            let sentence = match self.driver.roll_back(&trial.checkpoint).await {
-                Ok(()) => format!("{} The old settings are back.", problem.full_text()),
-                Err(cause) => {
-                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
-                    format!("{} The old settings come back by themselves within the time for the confirmation.", problem.full_text())
-                }
-            };
-            self.finish(&trial, false, sentence, "network.failed").await;
+            self.give_up(&trial, &problem).await;
             return;
         }
         trial.stage.send_replace(Stage::Waiting);
         self.changes.publish(Topic::Network);
         let mut stage = trial.stage.subscribe();
-        let over = stage.wait_for(|stage| *stage == Stage::Over);
-        if tokio::time::timeout_at(trial.deadline.into(), over).await.is_ok() {
-            return;
+        while Instant::now() < trial.deadline {
+            let until = trial.deadline.min(Instant::now() + STILL_KNOWN);
+            let over = stage.wait_for(|stage| *stage == Stage::Over);
+            if tokio::time::timeout_at(until.into(), over).await.is_ok() {
+                return;
+            }
+            if Instant::now() < trial.deadline && self.lost(&trial).await {
+                break;
+            }
         }
         let _turn = self.turn.lock().await;
         if *trial.stage.borrow() == Stage::Over {
             return;
         }
+        if Instant::now() < trial.deadline {
+            // Nobody would undo it at the end of its time.
+            self.forgotten(&trial).await;
+            return;
+        }
         // The network service undoes it by itself; the agent only waits to be able to say so.
         let gone = self.driver.wait_checkpoint_gone(&trial.checkpoint, Duration::from_secs(15)).await;
-        let sentence = if gone {
+        let back = gone && self.put_back(&trial.uuid, trial.old_uuid.as_deref(), &trial.interface).await.is_ok();
+        let sentence = if back {
             "Nobody confirmed the change from its new address in time, so the old settings are back.".to_owned()
         } else {
             "Nobody confirmed the change in time, and the network service has not said that the old settings are back. Look at the addresses."
                 .to_owned()
         };
         self.finish(&trial, false, sentence, "network.silence").await;
+    }
+
+    /// Undoes what the port could not use; as long as it takes, since a network service that broke off may be on its way back.
+    async fn give_up(&self, trial: &Trial, problem: &Problem) {
+        loop {
+            let turn = self.turn.lock().await;
+            if *trial.stage.borrow() == Stage::Over {
+                return;
+            }
+            let sentence = match self.go_back(trial).await {
+                Ok(()) => Some(format!("{} The old settings are back.", problem.full_text())),
+                Err(cause) => {
+                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
+                    let late = Instant::now() >= trial.deadline;
+                    late.then(|| format!("{} Whether the old settings are back is not known. Look at the addresses.", problem.full_text()))
+                }
+            };
+            if let Some(sentence) = sentence {
+                self.finish(trial, false, sentence, "network.failed").await;
+                return;
+            }
+            drop(turn);
+            tokio::time::sleep(STILL_KNOWN).await;
+        }
+    }
+
+    /// Ends a trial that the network service knows nothing of any more: it was restarted.
+    pub(super) async fn forgotten(&self, trial: &Trial) -> LastChange {
+        let sentence = match self.put_back(&trial.uuid, trial.old_uuid.as_deref(), &trial.interface).await {
+            Ok(()) => "The network service was restarted before the change was confirmed, so the old settings are back. Apply it again.".to_owned(),
+            Err(problem) => format!(
+                "The network service was restarted before the change was confirmed, and the old settings could not be brought back: {} \
+                 A restart of the box does it.",
+                problem.full_text()
+            ),
+        };
+        self.finish(trial, false, sentence, "network.lost").await
     }
 
     pub(super) async fn finish(&self, trial: &Trial, kept: bool, sentence: String, action: &'static str) -> LastChange {

@@ -4,6 +4,7 @@
 //! takes it away again and activates the old one when the checkpoint's time is up, whatever happened to the agent. Only a confirmation
 //! writes the new profile to disk, and then removes the old.
 
+mod back;
 mod check;
 mod course;
 mod driver;
@@ -150,9 +151,13 @@ impl NetworkRoom {
         if let Some(record) = self.kept::<TrialRecord>(TRIAL).await? {
             let checkpoint = observe::checkpoints(&objects).into_iter().find(|path| path.as_str() == record.checkpoint);
             let profile = self.driver.find_profile(&objects, &record.uuid).await?;
-            let what = trial::leftover(Found { same_boot: record.boot == boot_id(), checkpoint: checkpoint.is_some(), profile: profile.is_some() });
-            if let (Leftover::Undo, Some(path)) = (what, &checkpoint) {
-                self.driver.roll_back(path).await?;
+            let saved = profile.as_ref().is_some_and(|path| observe::saved(&objects, path));
+            let (checkpoint_there, profile) = (checkpoint.is_some(), profile.is_some());
+            let what = trial::leftover(Found { same_boot: record.boot == boot_id(), checkpoint: checkpoint_there, profile, saved });
+            match (what, &checkpoint) {
+                (Leftover::Undo, Some(path)) => self.driver.roll_back(path).await?,
+                (Leftover::Undo, None) => self.put_back(&record.uuid, None, &record.interface).await?,
+                _ => {}
             }
             tracing::info!(interface = record.interface, ?what, "a network change of an agent before this one was ended");
             self.end(&trial::ending(&record, what, clock::now()), None, "network.leftover").await?;

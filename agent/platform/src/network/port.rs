@@ -68,6 +68,10 @@ impl Network for NetworkRoom {
         if *trial.stage.borrow() != Stage::Waiting || Instant::now() >= trial.deadline {
             return Err(late());
         }
+        if self.lost(&trial).await {
+            let last = self.forgotten(&trial).await;
+            return Err(Problem::new(ProblemKind::Conflict, last.sentence));
+        }
         let ports = self.seen().await?;
         let present: Vec<IpAddr> =
             ports.iter().filter(|p| p.interface.name == trial.interface).flat_map(|p| p.interface.addresses.iter().map(|a| a.address)).collect();
@@ -82,7 +86,7 @@ impl Network for NetworkRoom {
         match self.keep(&trial).await {
             Ok(()) => Ok(self.finish(&trial, true, "The change was confirmed from its new address and is kept.".to_owned(), "network.confirm").await),
             Err(problem) => {
-                if self.driver.roll_back(&trial.checkpoint).await.is_ok() {
+                if self.go_back(&trial).await.is_ok() {
                     let sentence = format!("{} The old settings are back.", problem.full_text());
                     self.finish(&trial, false, sentence, "network.confirm").await;
                 }
@@ -96,7 +100,7 @@ impl Network for NetworkRoom {
         let _turn = self.turn.lock().await;
         let trial = self.under_trial().filter(|trial| *trial.stage.borrow() != Stage::Over).ok_or_else(none)?;
         trial.stage.send_replace(Stage::Over);
-        let outcome = self.driver.roll_back(&trial.checkpoint).await;
+        let outcome = self.go_back(&trial).await;
         let sentence = match &outcome {
             Ok(()) => "The change was undone; the old settings are back.".to_owned(),
             Err(problem) => format!("{} The old settings come back by themselves when the time for the confirmation is over.", problem.full_text()),
