@@ -17,7 +17,8 @@ const PARTS: &str = "install";
 const LOADER: &str = "EFI/BOOT/BOOTX64.EFI";
 /// Kept beside the boot files: who installed this disk.
 const RECORD: &str = "EFI/warden/installed.json";
-const KEYS: &str = "loader/keys/warden";
+/// The boot loader hands a set of this name, and no other, to a firmware in setup mode without being asked.
+const KEYS: &str = "loader/keys/auto";
 
 /// The record on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
