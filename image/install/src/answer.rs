@@ -69,7 +69,7 @@ impl std::fmt::Debug for Admin {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Bad {
     /// Too long to be one.
-    #[error("answer.toml has {0} bytes, at most {MOST} are read; write only the keys that are needed")]
+    #[error("answer.toml has {0} bytes or more, at most {MOST} are read; write only the keys that are needed")]
     Long(usize),
     /// Not text.
     #[error("answer.toml is not UTF-8 text; save it as plain text")]
@@ -195,7 +195,8 @@ fn one_line(text: &str) -> String {
     kept.collect::<Vec<_>>().join(", ")
 }
 
-fn is_id(text: &str) -> bool {
+/// Whether a text can be the name of an installation.
+pub(crate) fn is_id(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 

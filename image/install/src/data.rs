@@ -7,7 +7,6 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use warden_bootslot::durable;
 use warden_domain::units::Bytes;
 
 use crate::stick::PackFile;
@@ -123,22 +122,19 @@ pub fn fill<'a>(
         own(&path, &name, accounts)?;
         before += file.bytes;
     }
-    durable::sync_folder(&to.join(PACKS)).and_then(|()| durable::sync_folder(to)).map_err(Fault::Disk)
+    warden_durable::sync_folder(&to.join(PACKS)).and_then(|()| warden_durable::sync_folder(to)).map_err(Fault::Disk)
 }
 
 /// The first file whose copy on the data partition mounted at `on` differs from what the stick promised, read from the medium.
 ///
 /// # Errors
 /// What the system says.
-pub fn difference<'a>(
-    on: &Path,
-    files: impl Iterator<Item = &'a PackFile>,
-    mut progress: impl FnMut(Bytes),
-) -> io::Result<Option<String>> {
+pub fn difference<'a>(on: &Path, files: impl Iterator<Item = &'a PackFile>, mut progress: impl FnMut(Bytes)) -> io::Result<Option<String>> {
     let mut before = 0;
     for file in files {
         let path = on.join(PACKS).join(&file.name);
-        let same = path.metadata()?.len() == file.bytes && write::hash(&path, Bytes(file.bytes), |done| progress(Bytes(before + done.0)))? == file.sha256;
+        let same =
+            path.metadata()?.len() == file.bytes && write::hash(&path, Bytes(file.bytes), |done| progress(Bytes(before + done.0)))? == file.sha256;
         if !same {
             return Ok(Some(file.name.clone()));
         }

@@ -47,7 +47,9 @@ pub struct Job<'a> {
 /// # Errors
 /// What failed, beside the steps as they stood; the disk does not start then.
 pub fn run(job: &Job, tell: &mut dyn FnMut(&Steps)) -> (Steps, Result<(), Problem>) {
-    let mut work = Work { steps: plan::steps(), tell };
+    let kernel = Kernel::default();
+    let still = || if kernel.is_still(job.disk) { Ok(()) } else { Err(swapped(job.disk)) };
+    let mut work = Work { steps: plan::steps(), tell, still: &still };
     let result = work.all(job);
     if let Err(problem) = &result {
         work.steps.fail(problem, clock::now());
@@ -59,6 +61,8 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(&Steps)) -> (Steps, Result<(), Proble
 struct Work<'a> {
     steps: Steps,
     tell: &'a mut dyn FnMut(&Steps),
+    /// Whether the disk's name still stands for the disk that was chosen. Asked before each step, since each opens it by its name.
+    still: &'a dyn Fn() -> Result<(), Problem>,
 }
 
 /// The partitions of the new disk, by kernel name.
@@ -75,6 +79,7 @@ impl Work<'_> {
     fn step<T>(&mut self, key: &str, work: impl FnOnce(&mut Self) -> Result<T, Problem>) -> Result<T, Problem> {
         self.steps.begin(key, clock::now());
         (self.tell)(&self.steps);
+        (self.still)()?;
         let done = work(self)?;
         self.steps.finish(key, clock::now());
         (self.tell)(&self.steps);
@@ -103,7 +108,13 @@ impl Work<'_> {
             }
             boot_files::pairs(job.boot, job.enroll).map_err(|error| stick_fault(&error.to_string()))
         })?;
-        self.step("clear", |_| write::clear_ends(Path::new(&device), job.disk.size).map_err(|error| disk_fault(job.disk, "clearing it", &error)))?;
+        self.step("clear", |work| {
+            let fault = |error| disk_fault(job.disk, "clearing it", &error);
+            let held = write::hold(Path::new(&device)).map_err(fault)?;
+            // Once more with the disk in hand: what is open now stays the same disk whatever is plugged in.
+            (work.still)()?;
+            write::clear_ends(&held, job.disk.size).map_err(fault)
+        })?;
         let parts = self.step("partition", |_| {
             tools::partition(&device, layout::FOLDER)?;
             tools::settle();
@@ -217,6 +228,11 @@ fn packs(job: &Job) -> Result<Mounted, Problem> {
 fn accounts() -> Accounts {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     Accounts { passwd: read("/etc/passwd"), group: read("/etc/group") }
+}
+
+fn swapped(disk: &Disk) -> Problem {
+    Problem::new(ProblemKind::Conflict, format!("Now {} is gone, or another disk stands in its place; that one was not written to.", disk.called()))
+        .hint("Leave the disks plugged in, and install again.")
 }
 
 fn disk_fault(disk: &Disk, doing: &str, error: &std::io::Error) -> Problem {

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::reboot::{RebootMode, reboot};
-use warden_bootslot::durable;
 use warden_domain::steps::Steps;
 use warden_domain::units::Bytes;
 use warden_domain::{Problem, ProblemKind, clock};
@@ -117,8 +116,8 @@ impl Bench {
         let failed =
             |error: std::io::Error| Problem::new(ProblemKind::SystemService, format!("The result could not be written to the stick: {error}."));
         let path = files.path().join(report::FILE);
-        let before = std::fs::read_to_string(&path).ok();
-        durable::write(&path, report::render(report, before.as_deref()).as_bytes()).map_err(failed)?;
+        let before = stick::read_at_most(&path, report::MOST).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        warden_durable::write(&path, report::render(report, before.as_deref()).as_bytes()).map_err(failed)?;
         if let Some(text) = answer {
             let path = files.path().join(answer::FILE);
             // The old bytes are overwritten where they lie before the short file takes the name.
@@ -128,13 +127,22 @@ impl Bench {
                 std::io::Write::write_all(&mut file, &blank)?;
                 file.sync_all()
             });
-            overwritten.and_then(|()| durable::write(&path, text.as_bytes())).map_err(failed)?;
+            overwritten.and_then(|()| warden_durable::write(&path, text.as_bytes())).map_err(failed)?;
         }
         files.close()
     }
 
     fn report(&self, outcome: Outcome, install_id: Option<String>, disk: Option<&Disk>, steps: Option<Steps>, failure: Option<String>) -> Report {
-        Report { outcome, at: clock::now(), version: self.manifest.version.clone(), engines: self.manifest.engines(), install_id, disk: disk.map(Disk::report), steps, failure }
+        Report {
+            outcome,
+            at: clock::now(),
+            version: self.manifest.version.clone(),
+            engines: self.manifest.engines(),
+            install_id,
+            disk: disk.map(Disk::report),
+            steps,
+            failure,
+        }
     }
 }
 
@@ -148,7 +156,7 @@ fn work(screens: &mut Screens) -> Result<(), Problem> {
         let files = Mounted::new(part, "vfat", "files", false).ok()?;
         let path = files.path().join(answer::FILE);
         // A file that cannot be read is as good as a wrong one: it must not turn into a question that nobody answers.
-        path.exists().then(|| std::fs::read(path).unwrap_or_default())
+        std::fs::symlink_metadata(&path).is_ok().then(|| stick::read_at_most(&path, answer::MOST + 1).unwrap_or_default())
     });
     match answer {
         Some(bytes) => unattended(&bench, screens, &bytes),
@@ -164,16 +172,18 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
     let parsed = answer::parse(bytes);
     let install_id = parsed.as_ref().ok().map(|answer| answer.install_id.clone());
     let decided = parsed
-        .map_err(|error| Denied { sentence: error.to_string(), disk: None })
+        .map_err(|error| Denied { sentence: error.to_string(), disk: None, used: false })
         .and_then(|answer| choose_patiently(bench, &answer, disks).map(|disk| (answer, disk)))
         .and_then(|(answer, disk)| match find_port(&answer) {
             Ok(port) => Ok((answer, disk, port)),
-            Err(sentence) => Err(Denied { sentence, disk: Some(Box::new(disk)) }),
+            Err(sentence) => Err(Denied { sentence, disk: Some(Box::new(disk)), used: false }),
         });
     let (report, rest) = match decided {
-        Err(Denied { sentence, disk }) => {
+        Err(Denied { sentence, disk, used }) => {
             screens.say(&format!("Refused: {sentence}. Nothing was written to any disk."));
-            (bench.report(Outcome::Refused, install_id, disk.as_deref(), None, Some(sentence)), None)
+            // The power may have gone between the end of the installation and the removal of its secrets.
+            let rest = if used { scrubbed(bytes) } else { None };
+            (bench.report(Outcome::Refused, install_id, disk.as_deref(), None, Some(sentence)), rest)
         }
         Ok((answer, disk, port)) => {
             let enroll = answer.enroll && bench.posture == Posture::SetupMode;
@@ -182,15 +192,18 @@ fn unattended(bench: &Bench, screens: &mut Screens, bytes: &[u8]) {
             let (steps, result) = bench.install(screens, &disk, wishes);
             let outcome = if result.is_ok() { Outcome::Installed } else { Outcome::Failed };
             let failure = result.err().map(|problem| problem.full_text());
-            let rest = (outcome == Outcome::Installed)
-                .then(|| std::str::from_utf8(bytes).ok().and_then(|text| answer::without_secrets(text).ok()))
-                .flatten();
+            let rest = if outcome == Outcome::Installed { scrubbed(bytes) } else { None };
             (bench.report(outcome, install_id, Some(&disk), Some(steps), failure), rest)
         }
     };
     if let Err(problem) = bench.leave(&report, rest.as_deref()) {
         screens.say(&problem.full_text());
     }
+}
+
+/// What stays of an answer that was used.
+fn scrubbed(bytes: &[u8]) -> Option<String> {
+    answer::without_secrets(std::str::from_utf8(bytes).ok()?).ok()
 }
 
 /// The port that the answer's network settings mean; nothing without such settings. One that is missing gets a moment more, as a disk does.
@@ -210,6 +223,8 @@ struct Denied {
     sentence: String,
     /// The disk it means, when that is clear.
     disk: Option<Box<Disk>>,
+    /// It was carried out before, and its secrets are still there.
+    used: bool,
 }
 
 /// The disk an answer means. One that is missing gets a moment more: controllers and cables take their time.
@@ -221,6 +236,7 @@ fn choose_patiently(bench: &Bench, answer: &Answer, mut disks: Vec<Disk>) -> Res
     }
     let denied = |refusal: Refusal| Denied {
         sentence: refusal.to_string(),
+        used: choose::left_over(&refusal, answer),
         disk: choose::select(&disks, &answer.target).ok().map(|disk| Box::new(disk.clone())),
     };
     choose::decide(&disks, answer, needed).cloned().map_err(denied)

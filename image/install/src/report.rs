@@ -9,6 +9,8 @@ use crate::disk::DiskReport;
 
 /// Name of the file on the stick's `WARDEN` partition.
 pub const FILE: &str = "result.json";
+/// No result file is longer, in bytes; a longer one is not looked into.
+pub const MOST: usize = 256 * 1024;
 /// Earlier outcomes that are kept.
 const KEPT: usize = 10;
 
@@ -69,7 +71,16 @@ mod tests {
     fn report(outcome: Outcome) -> Report {
         let failure = (outcome != Outcome::Installed).then(|| "A sentence.".to_owned());
         let steps = Some(crate::plan::steps());
-        Report { outcome, at: Timestamp::UNIX_EPOCH, version: "1".into(), engines: Vec::new(), install_id: Some("one".into()), disk: None, steps, failure }
+        Report {
+            outcome,
+            at: Timestamp::UNIX_EPOCH,
+            version: "1".into(),
+            engines: Vec::new(),
+            install_id: Some("one".into()),
+            disk: None,
+            steps,
+            failure,
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use warden_bootslot::durable;
 use warden_domain::{Problem, ProblemKind};
 
 use crate::answer::Seed;
@@ -41,7 +40,7 @@ pub fn fill(folder: &Path, seed: &Seed, port: Option<&str>, owner: (u32, u32)) -
         Problem::new(ProblemKind::SystemService, format!("Identity and settings could not be written to the new state partition: {error}."))
             .hint("Check the disk and install again.")
     };
-    durable::write(&folder.join("machine-id"), format!("{}\n", random_id().map_err(failed)?).as_bytes()).map_err(failed)?;
+    warden_durable::write(&folder.join("machine-id"), format!("{}\n", random_id().map_err(failed)?).as_bytes()).map_err(failed)?;
     if let (Some(network), Some(port)) = (&seed.network, port) {
         let id = random_id().map_err(failed)?;
         let uuid = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
@@ -51,12 +50,12 @@ pub fn fill(folder: &Path, seed: &Seed, port: Option<&str>, owner: (u32, u32)) -
     let own = folder.join("warden");
     fs::create_dir_all(&own).map_err(failed)?;
     let file = own.join(FILE);
-    durable::write(&file, text.as_bytes()).map_err(failed)?;
+    warden_durable::write(&file, text.as_bytes()).map_err(failed)?;
     for (path, mode) in [(&file, 0o600), (&own, 0o700)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         chown(path, Some(owner.0), Some(owner.1)).map_err(failed)?;
     }
-    durable::sync_folder(folder).map_err(failed)
+    warden_durable::sync_folder(folder).map_err(failed)
 }
 
 /// Leaves a profile for the network service, which reads only those that nobody else can read.
@@ -67,9 +66,7 @@ fn connect(folder: &Path, profile: &str, port: &str) -> io::Result<()> {
         fs::set_permissions(above, fs::Permissions::from_mode(0o700))?;
     }
     let file = at.join(format!("warden-{port}.nmconnection"));
-    durable::write(&file, profile.as_bytes())?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
-    fs::File::open(&file)?.sync_all()
+    warden_durable::write_with_mode(&file, profile.as_bytes(), 0o600)
 }
 
 /// Sixteen random bytes in the form of a random UUID, as every machine id has it, in hex.

@@ -1,5 +1,6 @@
 //! The stick this installer was started from: the initrd's word about it, and what it carries. Text comes in, values go out.
 
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -147,9 +148,28 @@ impl Manifest {
     }
 }
 
+/// The first bytes of a file that somebody put on the stick; not more, however long it is.
+///
+/// # Errors
+/// What the system says.
+pub fn read_at_most(path: &Path, most: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(most as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_gigabytes_on_the_stick_does_not_fill_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answer.toml");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_at_most(&path, crate::answer::MOST + 1).unwrap().len(), crate::answer::MOST + 1);
+        assert!(read_at_most(folder.path(), 10).is_err(), "a folder of that name is no file");
+    }
 
     #[test]
     fn the_stick_is_known_by_the_initrd_s_word_alone() {

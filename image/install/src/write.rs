@@ -148,18 +148,25 @@ fn open_past_cache(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a disk so that nobody else can use it meanwhile.
+///
+/// # Errors
+/// What the system says; `ResourceBusy` when somebody uses the disk.
+pub fn hold(disk: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(OFlag::O_EXCL.bits()).open(disk)
+}
+
 /// Overwrites the first and the last MiB of a disk with zeros and puts them on the medium: both copies of its partition table are gone,
 /// and with them everything a firmware could start.
 ///
 /// # Errors
-/// What the system says; `ResourceBusy` when somebody uses the disk.
-pub fn clear_ends(disk: &Path, size: Bytes) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).custom_flags(OFlag::O_EXCL.bits()).open(disk)?;
+/// What the system says.
+pub fn clear_ends(disk: &File, size: Bytes) -> io::Result<()> {
     let zeros = vec![0u8; 1 << 20];
     for at in [0, size.0.saturating_sub(zeros.len() as u64)] {
-        file.write_all_at(&zeros, at)?;
+        disk.write_all_at(&zeros, at)?;
     }
-    file.sync_all()
+    disk.sync_all()
 }
 
 /// Whether the first MiB of a disk is blank; nothing when it cannot be read.
@@ -236,7 +243,7 @@ mod tests {
         let disk = folder.path().join("disk");
         std::fs::write(&disk, vec![7u8; 4 << 20]).unwrap();
         assert_eq!(is_blank(&disk), Some(false));
-        clear_ends(&disk, Bytes(4 << 20)).unwrap();
+        clear_ends(&hold(&disk).unwrap(), Bytes(4 << 20)).unwrap();
         let after = std::fs::read(&disk).unwrap();
         assert!(after[..1 << 20].iter().chain(&after[3 << 20..]).all(|b| *b == 0));
         assert!(after[1 << 20..3 << 20].iter().all(|b| *b == 7));

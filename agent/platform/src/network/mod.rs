@@ -4,6 +4,7 @@
 //! takes it away again and activates the old one when the checkpoint's time is up, whatever happened to the agent. Only a confirmation
 //! writes the new profile to disk, and then removes the old.
 
+mod back;
 mod check;
 mod driver;
 mod duplicate;
@@ -51,6 +52,8 @@ const ANSWER_FIRST: Duration = Duration::from_millis(400);
 const ACTIVATION: Duration = Duration::from_secs(45);
 /// How often a starting agent looks for the network service.
 const RETRY: Duration = Duration::from_secs(3);
+/// How often it is looked whether the network service still knows of the change.
+const STILL_KNOWN: Duration = Duration::from_secs(3);
 
 /// The console's address at an IP address of this box.
 pub type ConsoleUrl = Arc<dyn Fn(IpAddr) -> String + Send + Sync>;
@@ -98,6 +101,9 @@ struct Trial {
     profile: zbus::OwnedObjectPath,
     /// The one it stands in for.
     old: Option<zbus::OwnedObjectPath>,
+    /// Their names for good.
+    uuid: String,
+    old_uuid: Option<String>,
     checkpoint: zbus::OwnedObjectPath,
     account: AccountId,
     stage: watch::Sender<Stage>,
@@ -180,9 +186,13 @@ impl NetworkRoom {
         if let Some(record) = self.kept::<TrialRecord>(TRIAL).await? {
             let checkpoint = observe::checkpoints(&objects).into_iter().find(|path| path.as_str() == record.checkpoint);
             let profile = self.driver.find_profile(&objects, &record.uuid).await?;
-            let what = trial::leftover(Found { same_boot: record.boot == boot_id(), checkpoint: checkpoint.is_some(), profile: profile.is_some() });
-            if let (Leftover::Undo, Some(path)) = (what, &checkpoint) {
-                self.driver.roll_back(path).await?;
+            let saved = profile.as_ref().is_some_and(|path| observe::saved(&objects, path));
+            let (checkpoint_there, profile) = (checkpoint.is_some(), profile.is_some());
+            let what = trial::leftover(Found { same_boot: record.boot == boot_id(), checkpoint: checkpoint_there, profile, saved });
+            match (what, &checkpoint) {
+                (Leftover::Undo, Some(path)) => self.driver.roll_back(path).await?,
+                (Leftover::Undo, None) => self.put_back(&record.uuid, None, &record.interface).await?,
+                _ => {}
             }
             tracing::info!(interface = record.interface, ?what, "a network change of an agent before this one was ended");
             self.end(&trial::ending(&record, what, clock::now()), None, "network.leftover").await?;
@@ -252,40 +262,78 @@ impl NetworkRoom {
             return;
         }
         if let Err(problem) = outcome {
-            let _turn = self.turn.lock().await;
-            if *trial.stage.borrow() == Stage::Over {
-                return;
-            }
-            let sentence = match self.driver.roll_back(&trial.checkpoint).await {
-                Ok(()) => format!("{} The old settings are back.", problem.full_text()),
-                Err(cause) => {
-                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
-                    format!("{} The old settings come back by themselves within the time for the confirmation.", problem.full_text())
-                }
-            };
-            self.finish(&trial, false, sentence, "network.failed").await;
+            self.give_up(&trial, &problem).await;
             return;
         }
         trial.stage.send_replace(Stage::Waiting);
         self.changes.publish(Topic::Network);
         let mut stage = trial.stage.subscribe();
-        let over = stage.wait_for(|stage| *stage == Stage::Over);
-        if tokio::time::timeout_at(trial.deadline.into(), over).await.is_ok() {
-            return;
+        while Instant::now() < trial.deadline {
+            let until = trial.deadline.min(Instant::now() + STILL_KNOWN);
+            let over = stage.wait_for(|stage| *stage == Stage::Over);
+            if tokio::time::timeout_at(until.into(), over).await.is_ok() {
+                return;
+            }
+            if Instant::now() < trial.deadline && self.lost(&trial).await {
+                break;
+            }
         }
         let _turn = self.turn.lock().await;
         if *trial.stage.borrow() == Stage::Over {
             return;
         }
+        if Instant::now() < trial.deadline {
+            // Nobody would undo it at the end of its time.
+            self.forgotten(&trial).await;
+            return;
+        }
         // The network service undoes it by itself; the agent only waits to be able to say so.
         let gone = self.driver.wait_checkpoint_gone(&trial.checkpoint, Duration::from_secs(15)).await;
-        let sentence = if gone {
+        let back = gone && self.put_back(&trial.uuid, trial.old_uuid.as_deref(), &trial.interface).await.is_ok();
+        let sentence = if back {
             "Nobody confirmed the change from its new address in time, so the old settings are back.".to_owned()
         } else {
             "Nobody confirmed the change in time, and the network service has not said that the old settings are back. Look at the addresses."
                 .to_owned()
         };
         self.finish(&trial, false, sentence, "network.silence").await;
+    }
+
+    /// Undoes what the port could not use; as long as it takes, since a network service that broke off may be on its way back.
+    async fn give_up(&self, trial: &Trial, problem: &Problem) {
+        loop {
+            let turn = self.turn.lock().await;
+            if *trial.stage.borrow() == Stage::Over {
+                return;
+            }
+            let sentence = match self.go_back(trial).await {
+                Ok(()) => Some(format!("{} The old settings are back.", problem.full_text())),
+                Err(cause) => {
+                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
+                    let late = Instant::now() >= trial.deadline;
+                    late.then(|| format!("{} Whether the old settings are back is not known. Look at the addresses.", problem.full_text()))
+                }
+            };
+            if let Some(sentence) = sentence {
+                self.finish(trial, false, sentence, "network.failed").await;
+                return;
+            }
+            drop(turn);
+            tokio::time::sleep(STILL_KNOWN).await;
+        }
+    }
+
+    /// Ends a trial that the network service knows nothing of any more: it was restarted.
+    async fn forgotten(&self, trial: &Trial) -> LastChange {
+        let sentence = match self.put_back(&trial.uuid, trial.old_uuid.as_deref(), &trial.interface).await {
+            Ok(()) => "The network service was restarted before the change was confirmed, so the old settings are back. Apply it again.".to_owned(),
+            Err(problem) => format!(
+                "The network service was restarted before the change was confirmed, and the old settings could not be brought back: {} \
+                 A restart of the box does it.",
+                problem.full_text()
+            ),
+        };
+        self.finish(trial, false, sentence, "network.lost").await
     }
 
     async fn finish(&self, trial: &Trial, kept: bool, sentence: String, action: &'static str) -> LastChange {
@@ -381,6 +429,10 @@ impl Network for NetworkRoom {
         if *trial.stage.borrow() != Stage::Waiting || Instant::now() >= trial.deadline {
             return Err(late());
         }
+        if self.lost(&trial).await {
+            let last = self.forgotten(&trial).await;
+            return Err(Problem::new(ProblemKind::Conflict, last.sentence));
+        }
         let ports = self.seen().await?;
         let present: Vec<IpAddr> =
             ports.iter().filter(|p| p.interface.name == trial.interface).flat_map(|p| p.interface.addresses.iter().map(|a| a.address)).collect();
@@ -395,7 +447,7 @@ impl Network for NetworkRoom {
         match self.keep(&trial).await {
             Ok(()) => Ok(self.finish(&trial, true, "The change was confirmed from its new address and is kept.".to_owned(), "network.confirm").await),
             Err(problem) => {
-                if self.driver.roll_back(&trial.checkpoint).await.is_ok() {
+                if self.go_back(&trial).await.is_ok() {
                     let sentence = format!("{} The old settings are back.", problem.full_text());
                     self.finish(&trial, false, sentence, "network.confirm").await;
                 }
@@ -409,7 +461,7 @@ impl Network for NetworkRoom {
         let _turn = self.turn.lock().await;
         let trial = self.under_trial().filter(|trial| *trial.stage.borrow() != Stage::Over).ok_or_else(none)?;
         trial.stage.send_replace(Stage::Over);
-        let outcome = self.driver.roll_back(&trial.checkpoint).await;
+        let outcome = self.go_back(&trial).await;
         let sentence = match &outcome {
             Ok(()) => "The change was undone; the old settings are back.".to_owned(),
             Err(problem) => format!("{} The old settings come back by themselves when the time for the confirmation is over.", problem.full_text()),
@@ -448,8 +500,13 @@ impl NetworkRoom {
         let settings = profile::build(base.as_ref(), &request.interface, &uuid, &request.wanted);
         let checkpoint = self.driver.checkpoint(&port.device, request.window).await?;
         let deadline = Instant::now() + request.window;
-        let record =
-            TrialRecord { interface: request.interface.clone(), checkpoint: checkpoint.to_string(), uuid, boot: boot_id(), begun: clock::now() };
+        let record = TrialRecord {
+            interface: request.interface.clone(),
+            checkpoint: checkpoint.to_string(),
+            uuid: uuid.clone(),
+            boot: boot_id(),
+            begun: clock::now(),
+        };
         let added = match self.remember(&record, &request.account).await {
             Ok(()) => self.driver.add(&settings).await,
             Err(problem) => Err(problem),
@@ -470,6 +527,8 @@ impl NetworkRoom {
             deadline,
             profile: new,
             old: port.profile.clone(),
+            uuid,
+            old_uuid: base.as_ref().map(|settings| profile::Identity::of(settings).uuid),
             checkpoint,
             account: request.account,
             stage: watch::Sender::new(Stage::Applying),

@@ -36,11 +36,15 @@ use super::{
     adoption, classify, decide,
     objects::Objects,
     reunite::{self, Found, mount_point},
-    udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said},
+    udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said, too_slow},
 };
 
 /// Bounds connecting; calls themselves are not bounded, because formatting a large disk takes its time.
 const CONNECT: Duration = Duration::from_secs(20);
+/// A file system that takes longer is taken for broken: while it is waited for nothing else can be done to any disk.
+const MOUNTS: Duration = Duration::from_secs(60);
+/// The same for giving it back, which writes what memory holds.
+const UNMOUNTS: Duration = Duration::from_secs(180);
 /// Even without news the disks are looked at again this often.
 const TICK: Duration = Duration::from_secs(20);
 /// News within this time make one look.
@@ -191,7 +195,8 @@ impl StorageRoom {
     /// Mounts a block and says where. Mounted by somebody in between is fine.
     pub(super) async fn mount(&self, block: &str, options: &'static str) -> Result<PathBuf, Problem> {
         let filesystem = self.filesystem(block).await?;
-        let path = filesystem.mount(quietly([("options", Variant::from(options))])).await;
+        let mounting = filesystem.mount(quietly([("options", Variant::from(options))]));
+        let path = timeout(MOUNTS, mounting).await.map_err(|_| too_slow("mounted"))?;
         path.map(PathBuf::from).map_err(|cause| said("mount the disk", &cause))
     }
 
@@ -204,7 +209,8 @@ impl StorageRoom {
 
     async fn try_unmount(&self, block: &str) -> Result<(), Problem> {
         let filesystem = self.filesystem(block).await?;
-        match filesystem.unmount(quietly([])).await {
+        let gone = timeout(UNMOUNTS, filesystem.unmount(quietly([]))).await.map_err(|_| too_slow("unmounted"))?;
+        match gone {
             Ok(()) => Ok(()),
             Err(cause) if kind_of(&cause) == "NotMounted" => Ok(()),
             Err(cause) => Err(said("unmount the disk", &cause)),
