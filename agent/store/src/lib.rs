@@ -26,4 +26,5 @@ pub use error::StoreError;
 pub use ledger::StoreLedger;
 /// The SQL binding, so that callers of `Store::read` and `Store::write` need no dependency of their own.
 pub use rusqlite;
+pub use schema::DATA_SCHEMA;
 pub use store::Store;

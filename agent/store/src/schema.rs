@@ -22,6 +22,9 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, readable_from: 1, sql: crate::disks::SCHEMA },
 ];
 
+/// The newest version of the schema that this program brings.
+pub const DATA_SCHEMA: i64 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
 const FIRST: &str = "
 CREATE TABLE accounts (
     id TEXT PRIMARY KEY,
