@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Puts `bytes` in place of `path`.
@@ -10,9 +11,24 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// What the system says about the folder, the new file or the rename; the old content is then still there.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(path, bytes, None)
+}
+
+/// The same, with the permissions the file is to have whatever the umask of this process is.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    put(path, bytes, Some(mode))
+}
+
+fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a path with a folder is needed"))?;
     let fresh = fresh_name(path)?;
     let mut file = File::create(&fresh)?;
+    if let Some(mode) = mode {
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+    }
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);
