@@ -53,6 +53,18 @@ impl Drive {
     }
 }
 
+/// What the guest's network card is plugged into.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cable {
+    /// A network of its own with this machine at 10.0.2.2, and whatever this machine reaches behind it.
+    #[default]
+    Open,
+    /// The same without any way out: no name service, nothing at 10.0.2.2. Forwarded ports still lead in.
+    Closed,
+    /// There is no card.
+    None,
+}
+
 /// A guest to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -72,6 +84,12 @@ pub struct Machine {
     pub cpus: u32,
     /// Forwarded ports.
     pub forwards: Vec<Forward>,
+    /// The network card.
+    pub cable: Cable,
+    /// What the hardware clock says at power-on, `1990-01-01T00:00:00`; `None` = the host's time.
+    pub clock: Option<String>,
+    /// Strings that the firmware's tables carry, as whoever owns the hypervisor can set them.
+    pub smbios: Vec<String>,
 }
 
 impl Machine {
@@ -91,6 +109,9 @@ impl Machine {
             memory_mib: 1024,
             cpus: 2,
             forwards: Vec::new(),
+            cable: Cable::Open,
+            clock: None,
+            smbios: Vec::new(),
         }
     }
 }
@@ -145,7 +166,20 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     if machine.sockets_for_disks {
         add(&["-device", "virtio-scsi-pci,id=sockets"]);
     }
+    if let Some(clock) = &machine.clock {
+        add(&["-rtc", &format!("base={clock},clock=vm")]);
+    }
+    for string in &machine.smbios {
+        add(&["-smbios", &format!("type=11,value={}", string.replace(',', ",,"))]);
+    }
+    if machine.cable == Cable::None {
+        add(&["-nic", "none"]);
+        return args;
+    }
     let mut network = "user,model=virtio-net-pci".to_owned();
+    if machine.cable == Cable::Closed {
+        network.push_str(",restrict=on");
+    }
     for forward in &machine.forwards {
         network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{}", forward.host, forward.guest));
     }
@@ -198,6 +232,16 @@ mod tests {
         let args = arguments(&machine, &run()).join(" ");
         assert!(args.contains("virtio-blk-pci,drive=drive0,serial=TARGET,bootindex=1"));
         assert!(args.contains("usb-storage,removable=on,drive=drive1,serial=STICK "));
+    }
+
+    #[test]
+    fn a_machine_without_a_way_out_still_lets_its_owner_in() {
+        let mut machine = Machine { cable: Cable::Closed, ..Machine::from_disk("/d") };
+        machine.forwards.push(Forward { host: 18443, guest: 443 });
+        let args = arguments(&machine, &run()).join(" ");
+        assert!(args.contains("restrict=on,hostfwd=tcp:127.0.0.1:18443-:443"), "{args}");
+        machine.cable = Cable::None;
+        assert!(arguments(&machine, &run()).join(" ").ends_with("-nic none"));
     }
 
     #[test]
