@@ -15,5 +15,5 @@ mod recipe;
 mod show;
 mod sign;
 
-pub use cli::run;
+pub use cli::{run, run_with};
 pub use fault::Fault;
