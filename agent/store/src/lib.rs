@@ -19,6 +19,7 @@ pub mod recovery;
 mod schema;
 pub mod sessions;
 pub mod settings;
+pub mod slots;
 mod store;
 pub mod usage;
 
