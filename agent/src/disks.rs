@@ -12,6 +12,7 @@ use warden_domain::{
 use warden_models::{Importer, Models};
 use warden_platform::storage::{Elsewhere, StorageRoom};
 use warden_store::Store;
+use warden_updater::Sticks;
 
 use crate::config::{Config, Profile};
 
@@ -23,6 +24,7 @@ pub(crate) struct Disks {
     pub(crate) tasks: Tasks,
     /// What the monitor asks of the disks.
     pub(crate) check: Arc<dyn Check>,
+    sources: Arc<dyn Sources>,
 }
 
 impl Disks {
@@ -43,6 +45,11 @@ impl Disks {
     ) -> Self {
         models.set_disks(room.clone());
         let imports = Importer::new(room.clone(), room.clone(), models.clone(), store.clone(), config.models_dir(), tasks.clone());
-        Self { storage: room.clone(), disks: room.clone(), check: room, imports, tasks: tasks.clone() }
+        Self { storage: room.clone(), sources: room.clone(), disks: room.clone(), check: room, imports, tasks: tasks.clone() }
+    }
+
+    /// Where bundles on sticks are found.
+    pub(crate) fn sticks(&self) -> Sticks {
+        Sticks { storage: self.storage.clone(), sources: self.sources.clone() }
     }
 }

@@ -7,6 +7,7 @@ mod console_socket;
 mod disks;
 mod ending;
 mod listeners;
+mod local_updates;
 mod logging;
 mod peers;
 mod place;
@@ -16,6 +17,7 @@ mod routes;
 mod seed;
 mod sockets;
 mod status;
+mod updates;
 mod wiring;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -15,6 +15,8 @@ use crate::{config::Config, status};
 
 /// The box's place on a network: ports, name, clock.
 pub(crate) struct Place {
+    /// The system bus.
+    pub(crate) bus: Arc<Bus>,
     pub(crate) network: Arc<NetworkRoom>,
     pub(crate) names: Arc<NamesRoom>,
     pub(crate) time: Arc<TimeRoom>,
@@ -33,7 +35,8 @@ impl Place {
                 console_url: Arc::new(move |ip| status::url(ip, port, encrypted)),
             }),
             names: NamesRoom::start(bus.clone(), store.clone(), changes.clone(), status::host_name()),
-            time: TimeRoom::start(bus, store.clone(), changes.clone()),
+            time: TimeRoom::start(bus.clone(), store.clone(), changes.clone()),
+            bus,
         }
     }
 

@@ -11,13 +11,9 @@ use warden_models::Models;
 use warden_monitor::Monitor;
 use warden_serving::ServingRoom;
 use warden_tls::FrontRoom;
+use warden_updater::UpdateRoom;
 
-use crate::{
-    config::{Profile, VERSION},
-    disks::Disks,
-    place::Place,
-    status,
-};
+use crate::{config::Profile, disks::Disks, place::Place, status};
 
 /// The rooms behind the routes.
 pub(crate) struct Rooms {
@@ -47,6 +43,10 @@ pub(crate) struct Rooms {
     pub(crate) front: Arc<FrontRoom>,
     /// Model disks and imports.
     pub(crate) disks: Disks,
+    /// The updater.
+    pub(crate) updates: Arc<UpdateRoom>,
+    /// Version of the running system, as shown everywhere.
+    pub(crate) version: &'static str,
 }
 
 impl Rooms {
@@ -68,12 +68,13 @@ impl Rooms {
             disks: self.disks.disks.clone(),
             imports: self.disks.imports.clone(),
             tasks: self.disks.tasks.clone(),
+            updates: self.updates.clone(),
             changes: self.changes.clone(),
             gateway: self.gateway.clone(),
             network: self.place.network.clone(),
             names: self.place.names.clone(),
             time: self.place.time.clone(),
-            version: VERSION,
+            version: self.version,
         });
         let web = warden_web::router(warden_web::WebParts {
             accounts: self.access.clone(),
@@ -88,12 +89,13 @@ impl Rooms {
             disks: self.disks.disks.clone(),
             imports: self.disks.imports.clone(),
             tasks: self.disks.tasks.clone(),
+            updates: self.updates.clone(),
             flights: self.flights.clone(),
             issues: self.monitor.clone(),
             alerts: self.monitor.clone(),
             front: self.front.clone(),
             changes: self.changes.clone(),
-            version: VERSION,
+            version: self.version,
             network: self.place.network.clone(),
             names: self.place.names.clone(),
             time: self.place.time.clone(),

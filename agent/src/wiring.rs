@@ -30,10 +30,11 @@ use warden_tls::{Found, FrontRoom};
 
 use crate::{
     admin_reset, claim_folders,
-    config::{Config, Listen, Profile, VERSION},
+    config::{Config, Listen, Profile},
     console_socket,
     disks::Disks,
     ending, listeners,
+    local_updates::LocalUpdates,
     place::Place,
     plain_door::Door,
     redirect,
@@ -41,6 +42,7 @@ use crate::{
     seed,
     sockets::{self, Socket, Spoken},
     status::{self, StatusSource},
+    updates::{self, Running, ToldMachine},
 };
 
 /// Runs the agent until SIGTERM or SIGINT, then drains and returns.
@@ -54,7 +56,9 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let _locks = claim_folders::claim(&[&config.state_dir, &config.runtime_dir])?;
     let (sockets, door) = open_sockets(&config.listen)?;
     let changes = Changes::new();
-    let store = Store::open(&config.state_dir)?;
+    let running = Running::look(&config);
+    let version = running.version;
+    let (store, left_behind) = running.open_store(&config)?;
     let ledger = store.ledger(&changes);
     let access = Access::open(store.clone(), changes.clone()).await?;
     seed::apply(&config.state_dir, &store, &access).await;
@@ -91,6 +95,27 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let place = Place::start(&config, &store, &changes, port, encrypted);
     let front = open_front(&config, &store, &changes, door.clone(), &place).await?;
     let tls = warden_tls::server_config(&front)?.map(tokio_rustls::TlsAcceptor::from);
+    let updates = updates::open(
+        &config,
+        &running,
+        updates::Rooms {
+            store: store.clone(),
+            bus: place.bus.clone(),
+            time: place.time.clone(),
+            registry: models.clone(),
+            serving: serving.clone(),
+            flights: flights.clone(),
+            storage: disks.storage.clone(),
+            machine: machine.clone(),
+            changes: changes.clone(),
+            tasks: tasks.clone(),
+            console_port: port,
+            left_behind,
+        },
+    )
+    .await?;
+    updates.set_sticks(disks.sticks());
+    let machine: Arc<dyn Machine> = Arc::new(ToldMachine { inner: machine, updates: updates.clone() });
     let monitor = Monitor::start(MonitorParts {
         store: store.clone(),
         changes: changes.clone(),
@@ -105,8 +130,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         addresses: Arc::new(status::own_addresses),
         loopback_only,
         box_name: place.called(),
-        version: VERSION,
-        more_checks: vec![disks.check.clone()],
+        version,
+        more_checks: updates.checks().into_iter().chain([disks.check.clone()]).collect(),
     })
     .await?;
     let source = StatusSource {
@@ -120,9 +145,25 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         encrypted,
         port,
         loopback_only,
-        version: VERSION,
+        version,
     };
-    let rooms = Rooms { profile: config.profile, access, machine, models, serving, engines, monitor, changes, gateway, flights, place, front, disks };
+    let rooms = Rooms {
+        profile: config.profile,
+        access,
+        machine,
+        models,
+        serving,
+        engines,
+        monitor,
+        changes,
+        gateway,
+        flights,
+        place,
+        front,
+        disks,
+        updates,
+        version,
+    };
     let router = rooms.router();
     let (ender, end) = ending::ending();
     let mut servers = JoinSet::new();
@@ -143,8 +184,10 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         door.forget_unwanted().await;
     }
     let front_watch = rooms.front.watch();
-    let local = console_socket::open(&config.runtime_dir)?;
-    servers.spawn(listeners::serve_unix(local, console_socket::router(source.clone()), end.clone()));
+    let local = LocalUpdates { updates: rooms.updates.clone(), gateway: rooms.gateway.clone() };
+    let console = console_socket::open(&config.runtime_dir)?;
+    servers.spawn(listeners::serve_unix(console, console_socket::router(source.clone(), local), end.clone()));
+    rooms.updates.start();
     announce(&config, &source).await;
     let watchdog = tokio::spawn(pet_watchdog());
 
@@ -211,7 +254,7 @@ fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Probl
 /// local screen does that.
 async fn announce(config: &Config, source: &StatusSource) {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    tracing::info!(version = VERSION, "ready");
+    tracing::info!(version = source.version, "ready");
     if config.profile != Profile::Dev {
         return;
     }

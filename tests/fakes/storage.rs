@@ -50,7 +50,7 @@ impl World {
             adopted_at: earlier(9_000),
         };
         let sentence = format!("Lost disk (serial {serial}) is missing.");
-        self.add_issue(IssueCode::ModelDiskMissing, recorded.id.as_str(), &sentence, None);
+        self.add_issue(IssueCode::ModelDiskMissing, recorded.id.as_str(), sentence.as_str(), None);
         self.edit(|m| {
             m.overview.degraded.push(sentence);
             m.overview.volumes.push(Volume { recorded, presence: Presence::Missing });

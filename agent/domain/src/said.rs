@@ -78,6 +78,8 @@ sentences! {
     ClockNotSynchronised {} = "No time server has set the clock since the appliance started; it shows what the machine's own clock said.";
     /// A slot was given up.
     BootFellBack { why: String } = "The box gave up one of its two systems and runs the other. {why}";
+    /// An update was tried and given up.
+    UpdateWentBack { version: String, why: String } = "The update to {version} was tried, and the box went back to the system before it. {why}";
     /// Anything is started.
     SecureBootOff {} = "Secure Boot is off: the firmware starts whatever lies on the disk, also a system somebody changed.";
     /// Soon over.

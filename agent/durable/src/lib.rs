@@ -9,7 +9,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -32,6 +32,28 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut coming = Coming::with_mode(path, mode)?;
     coming.file().write_all(bytes)?;
     coming.place()
+}
+
+/// Puts `bytes` in place of `path`, readable by every program of the box whatever this process's umask is. Never for secrets.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_for_all(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut coming = Coming::new(path)?;
+    coming.file().write_all(bytes)?;
+    coming.file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    coming.place()
+}
+
+/// Removes what a cut left of a writing of `path`, so that its room is free before the next one.
+///
+/// # Errors
+/// `path` has no name, or what the system says.
+pub fn clear(path: &Path) -> io::Result<()> {
+    match fs::remove_file(beside(path)?) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
+    }
 }
 
 /// Gives a written file its name, replacing what had it: the file's bytes on the medium, the name switched, the folder on the medium. For
@@ -75,11 +97,8 @@ impl Coming {
     /// # Errors
     /// As [`Coming::new`].
     pub fn with_mode(path: &Path, mode: u32) -> io::Result<Self> {
+        clear(path)?;
         let beside = beside(path)?;
-        match fs::remove_file(&beside) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-            _ => {}
-        }
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         Ok(Self { file, beside, path: path.to_owned() })
     }

@@ -143,3 +143,15 @@ fn a_bare_name_means_the_current_folder() {
     assert_eq!(folder_of(Path::new("name")), Path::new("."));
     assert_eq!(beside(Path::new("name")).unwrap(), Path::new(".name.new"));
 }
+
+#[test]
+fn what_all_programs_read_is_readable_and_a_leftover_makes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.json");
+    std::fs::write(folder.path().join(".record.json.new"), "cut").unwrap();
+    clear(&path).unwrap();
+    assert!(!folder.path().join(".record.json.new").exists());
+    clear(&path).unwrap();
+    write_for_all(&path, b"x").unwrap();
+    assert_eq!(mode_of(&path), 0o644);
+}

@@ -3,10 +3,12 @@
 //! A full disk is told apart from every other fault, because its way out is the owner's. A closure inside a transaction may refuse
 //! with a `Problem` of its own (name taken, setup closed): the transaction is rolled back and the problem comes out unchanged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{ErrorCode, ffi};
 use warden_domain::{Problem, ProblemKind};
+
+use crate::slots::Stuck;
 
 /// A fault of the store.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,14 @@ pub enum StoreError {
         /// The database file.
         path: PathBuf,
     },
+    /// No database may be opened: which one would be right is not there.
+    #[error("{folder}: {cause}", folder = folder.display())]
+    Stuck {
+        /// The state folder.
+        folder: PathBuf,
+        /// Why not.
+        cause: Stuck,
+    },
     /// The folder or file could not be opened.
     #[error("{path}: {cause}", path = path.display())]
     Open {
@@ -56,6 +66,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// A fault of the file system; a full disk keeps its own name.
+    pub(crate) fn from_file(path: &Path, cause: std::io::Error) -> Self {
+        match cause.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            _ => Self::Open { path: path.to_owned(), cause },
+        }
+    }
+
     /// True when a row clashed with a UNIQUE or PRIMARY KEY rule: the name is taken.
     #[must_use]
     pub fn is_taken(&self) -> bool {
@@ -92,6 +110,12 @@ impl From<StoreError> for Problem {
                 Self::internal(format!("{error}.")).hint("Install the newer version again, or start with an empty state folder.")
             }
             StoreError::Damaged { .. } => Self::internal(format!("{error}.")).hint("Restore it from a backup, or move it away to start afresh."),
+            StoreError::Stuck { ref cause, .. } => Self::internal(format!("{error}.")).hint(match cause {
+                Stuck::NewerWithoutCopy { .. } => "Start the other system slot or install the later version again. Nothing was changed.",
+                Stuck::Gone | Stuck::Damaged => {
+                    "Start the other system slot, or reset the appliance at its screen to set it up anew. Nothing was changed."
+                }
+            }),
             StoreError::Open { ref path, ref cause } => Self::from_io(&path.display().to_string(), cause),
             StoreError::Broke | StoreError::Sqlite(_) => {
                 // The detail goes to the log: it may name columns and files, which are no business of a caller.

@@ -19,6 +19,7 @@ pub mod recovery;
 mod schema;
 pub mod sessions;
 pub mod settings;
+pub mod slots;
 mod store;
 pub mod usage;
 
@@ -26,4 +27,5 @@ pub use error::StoreError;
 pub use ledger::StoreLedger;
 /// The SQL binding, so that callers of `Store::read` and `Store::write` need no dependency of their own.
 pub use rusqlite;
+pub use schema::DATA_SCHEMA;
 pub use store::Store;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use crate::StoreError;
+use crate::{StoreError, slots::Limit};
 
 struct Migration {
     version: i64,
@@ -22,6 +22,9 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, readable_from: 1, sql: crate::disks::SCHEMA },
     Migration { version: 5, readable_from: 1, sql: crate::issues::SAID },
 ];
+
+/// The newest version of the schema that this program brings.
+pub const DATA_SCHEMA: i64 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 
 const FIRST: &str = "
 CREATE TABLE accounts (
@@ -106,25 +109,41 @@ CREATE TABLE audit (
 ) STRICT;
 ";
 
-/// Brings the database to the newest known version, or accepts a newer one that says it can be read.
-pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    migrate_with(connection, path, MIGRATIONS)
+/// Version of a database and the oldest program that reads it right; zeros when nothing was run on it yet.
+pub(crate) fn found(connection: &Connection) -> Result<(i64, i64), StoreError> {
+    let there: bool =
+        connection.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema')", [], |row| row.get(0))?;
+    if !there {
+        return Ok((0, 0));
+    }
+    Ok(connection
+        .query_row("SELECT coalesce(max(version), 0), coalesce(max(readable_from), 0) FROM schema", [], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<(), StoreError> {
+/// Brings the database to the newest known version as far as the limit allows, or accepts a newer one that says it can be read.
+/// Returns the versions that were run.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path, limit: Limit) -> Result<Vec<i64>, StoreError> {
+    migrate_with(connection, path, MIGRATIONS, limit)
+}
+
+fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migration], limit: Limit) -> Result<Vec<i64>, StoreError> {
     let known = migrations.last().map_or(0, |m| m.version);
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.execute_batch(
         "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY, readable_from INTEGER NOT NULL, applied_at INTEGER NOT NULL) STRICT;",
     )?;
     tx.commit()?;
-    let (found, readable_from): (i64, i64) =
-        connection
-            .query_row("SELECT coalesce(max(version), 0), coalesce(max(readable_from), 0) FROM schema", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (found, readable_from) = self::found(connection)?;
     if found > known && readable_from > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, readable_from, known });
     }
-    for step in migrations.iter().filter(|m| m.version > found) {
+    // In their order: what comes after one that has to wait, waits as well.
+    let allowed = |m: &&Migration| match limit {
+        Limit::All => true,
+        Limit::ReadableBy(before) => m.readable_from <= before,
+    };
+    let mut run = Vec::new();
+    for step in migrations.iter().filter(|m| m.version > found).take_while(allowed) {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(step.sql)?;
         tx.execute(
@@ -133,8 +152,9 @@ fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migratio
         )?;
         tx.commit()?;
         tracing::info!(version = step.version, "database schema migrated");
+        run.push(step.version);
     }
-    Ok(())
+    Ok(run)
 }
 
 #[cfg(test)]
@@ -152,27 +172,45 @@ mod tests {
     #[test]
     fn a_rolled_back_agent_still_opens_a_database_that_says_it_may() {
         let mut c = Connection::open_in_memory().unwrap();
-        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT]).unwrap();
-        migrate_with(&mut c, Path::new("x"), &[ONE]).unwrap();
+        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT], Limit::All).unwrap();
+        migrate_with(&mut c, Path::new("x"), &[ONE], Limit::All).unwrap();
         assert_eq!(newest(&c), 2);
     }
 
     #[test]
     fn a_rolled_back_agent_refuses_a_database_it_would_misread_and_names_it() {
         let mut c = Connection::open_in_memory().unwrap();
-        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT, FAR]).unwrap();
-        let text = migrate_with(&mut c, Path::new("/state/config.db"), &[ONE]).unwrap_err().to_string();
+        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT, FAR], Limit::All).unwrap();
+        let text = migrate_with(&mut c, Path::new("/state/config.db"), &[ONE], Limit::All).unwrap_err().to_string();
         assert!(text.contains("/state/config.db") && text.contains("newer"), "{text}");
+    }
+
+    #[test]
+    fn a_trial_stops_before_the_first_migration_the_release_before_cannot_read() {
+        const AFTER: Migration = Migration { version: 4, readable_from: 1, sql: "CREATE TABLE late (id INTEGER PRIMARY KEY) STRICT;" };
+        let all = [ONE, NEXT, FAR, AFTER];
+        let mut c = Connection::open_in_memory().unwrap();
+        assert_eq!(migrate_with(&mut c, Path::new("x"), &all, Limit::ReadableBy(1)).unwrap(), [1, 2]);
+        migrate_with(&mut c, Path::new("x"), &[ONE], Limit::All).unwrap();
+        assert_eq!(migrate_with(&mut c, Path::new("x"), &all, Limit::All).unwrap(), [3, 4], "the rest comes once it is confirmed");
+    }
+
+    #[test]
+    fn versions_go_up_and_no_migration_claims_a_reader_that_cannot_be() {
+        for pair in MIGRATIONS.windows(2) {
+            assert!(pair[0].version < pair[1].version && pair[0].readable_from <= pair[1].readable_from);
+        }
+        assert!(MIGRATIONS.iter().all(|m| m.readable_from >= 1 && m.readable_from <= m.version));
     }
 
     #[test]
     fn a_migration_that_fails_leaves_the_version_before_it() {
         let mut c = Connection::open_in_memory().unwrap();
         let broken = Migration { version: 2, readable_from: 1, sql: "CREATE TABLE half (id INTEGER) STRICT; CREATE NONSENSE;" };
-        assert!(migrate_with(&mut c, Path::new("x"), &[ONE, broken]).is_err());
+        assert!(migrate_with(&mut c, Path::new("x"), &[ONE, broken], Limit::All).is_err());
         assert_eq!(newest(&c), 1);
         assert!(c.prepare("SELECT * FROM half").is_err(), "the first half of the migration must be gone");
-        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT]).unwrap();
+        migrate_with(&mut c, Path::new("x"), &[ONE, NEXT], Limit::All).unwrap();
         assert_eq!(newest(&c), 2);
     }
 }

@@ -15,10 +15,10 @@ use std::{
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::{StoreError, schema};
+use crate::{StoreError, schema, slots::Limit};
 
 /// Name of the database file inside the state folder.
-const FILE: &str = "config.db";
+pub(crate) const FILE: &str = "config.db";
 /// Reading connections, and so reads at the same time.
 const READERS: usize = 3;
 /// Writes that may wait for the writer before callers wait themselves.
@@ -38,6 +38,7 @@ pub struct Store {
 }
 
 struct Inner {
+    path: PathBuf,
     orders: mpsc::Sender<Order>,
     readers: Mutex<Vec<Connection>>,
     free_readers: Arc<Semaphore>,
@@ -56,18 +57,33 @@ impl Store {
     /// `Open` when folder or file cannot be made or opened, `Damaged` when the file is no database, `Newer` when a newer version
     /// wrote it in a way this one would misread, `DiskFull`.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        Self::open_limited(state_dir, Limit::All)
+    }
+
+    /// As [`Store::open`], with only the migrations that the limit allows.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_limited(state_dir: &Path, limit: Limit) -> Result<Self, StoreError> {
         let path = state_dir.join(FILE);
         make_private(state_dir, &path)?;
         let mut writing = connect(&path)?;
         whole(&writing, &path)?;
-        schema::migrate(&mut writing, &path).map_err(|e| say_damaged(e, &path))?;
+        schema::migrate(&mut writing, &path, limit).map_err(|e| say_damaged(e, &path))?;
         let readers = (0..READERS).map(|_| connect_reader(&path)).collect::<Result<Vec<_>, _>>()?;
         let (orders, queue) = mpsc::channel(QUEUE);
         std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || write_until_closed(writing, queue))
             .map_err(|cause| StoreError::Open { path, cause })?;
-        Ok(Self { inner: Arc::new(Inner { orders, readers: Mutex::new(readers), free_readers: Arc::new(Semaphore::new(READERS)) }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                path: state_dir.join(FILE),
+                orders,
+                readers: Mutex::new(readers),
+                free_readers: Arc::new(Semaphore::new(READERS)),
+            }),
+        })
     }
 
     /// Runs `f` in one transaction and resolves once it is on disk. An `Err` from `f` rolls everything back. The write happens even
@@ -85,6 +101,29 @@ impl Store {
         });
         self.inner.orders.send(Order::Run(job)).await.map_err(|_| StoreError::Closed)?;
         told.await.unwrap_or(Err(StoreError::Broke))
+    }
+
+    /// Runs the migrations that an opening with a limit left out; none are left after it. Returns the versions that were run. Each is a
+    /// transaction of its own; one that fails leaves the versions before it.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Closed` after `close`, or SQLite's own.
+    pub async fn finish_migrations(&self) -> Result<Vec<i64>, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let path = self.inner.path.clone();
+        let job: Job = Box::new(move |connection| {
+            let _ = tell.send(schema::migrate(connection, &path, Limit::All));
+        });
+        self.inner.orders.send(Order::Run(job)).await.map_err(|_| StoreError::Closed)?;
+        told.await.unwrap_or(Err(StoreError::Broke))
+    }
+
+    /// The newest schema that a program must know to read this database right.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub async fn readable_from(&self) -> Result<i64, StoreError> {
+        self.read(|db| Ok(schema::found(db)?.1)).await
     }
 
     /// Runs `f` on a reading connection; what it tries to write is refused by SQLite.

@@ -7,6 +7,7 @@
 mod args;
 mod channel;
 mod cli;
+mod development;
 mod fault;
 mod files;
 mod judge;
@@ -16,5 +17,6 @@ mod recipe;
 mod show;
 mod sign;
 
-pub use cli::run;
+pub use cli::{run, run_with};
+pub use development::{development_keys, root_of};
 pub use fault::Fault;

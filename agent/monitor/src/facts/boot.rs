@@ -1,33 +1,9 @@
-//! What the initrd and the firmware left to be read: why the other slot was given up, whether the firmware checks what it starts.
+//! What the firmware left to be read: whether it checks what it starts.
 
 use std::{io, path::Path};
 
-/// Where the initrd writes down why it gave up a slot.
-pub(crate) const FALLBACK: &str = "/state/boot/fallback";
 /// The firmware's own variable: four bytes of attributes, one byte of value.
 pub(crate) const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
-
-/// A fallback that was written down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fallback {
-    /// The initrd's sentence.
-    pub(crate) sentence: String,
-    /// Tells one fallback from the next: when it was written, in seconds since the epoch.
-    pub(crate) written: i64,
-}
-
-/// The last fallback that was written down there, if there was one.
-pub(crate) fn fallback(path: &Path) -> Result<Option<Fallback>, io::Error> {
-    use std::os::unix::fs::MetadataExt;
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(cause),
-    };
-    let written = std::fs::metadata(path)?.mtime();
-    let sentence: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect();
-    Ok(Some(Fallback { sentence, written }))
-}
 
 /// Whether Secure Boot is on by that variable; `None` when this machine has no such one to read.
 pub(crate) fn secure_boot(variable: &Path) -> Result<Option<bool>, io::Error> {
@@ -54,14 +30,5 @@ mod tests {
         assert_eq!(on(&[6, 0, 0, 0, 1]), Some(true));
         assert_eq!(on(&[6, 0, 0, 0, 0]), Some(false));
         assert_eq!(on(&[1]), None);
-    }
-
-    #[test]
-    fn the_reason_of_a_fallback_is_its_first_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("fallback");
-        assert_eq!(fallback(&path).unwrap(), None);
-        std::fs::write(&path, "slot b was given up\u{1b}[2J\nmore\n").unwrap();
-        assert_eq!(fallback(&path).unwrap().unwrap().sentence, "slot b was given up[2J");
     }
 }

@@ -2,7 +2,6 @@
 //! that fetch the facts. Adding a check: a row in `domain::issue::codes!`, a file here, its place in `all`, a row in `docs/issues.md`,
 //! its words in the message catalogue.
 
-mod boot;
 mod certificate;
 mod data_disk;
 mod delivery;
@@ -28,10 +27,7 @@ use warden_domain::{
 };
 use warden_store::Store;
 
-use crate::facts::{
-    boot::{FALLBACK, SECURE_BOOT},
-    units::Units,
-};
+use crate::facts::{boot::SECURE_BOOT, units::Units};
 
 /// Whether this is the appliance, with services and firmware of its own to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +70,6 @@ pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
         Arc::new(failed_units::FailedUnits { appliance, units: units.clone() }),
         Arc::new(time_service::TimeService { appliance, units, time: time.clone() }),
         Arc::new(time_sync::TimeSync { appliance, mark: time_sync::MARK.into(), time }),
-        Arc::new(boot::Boot { appliance, record: FALLBACK.into() }),
         Arc::new(secure_boot::SecureBoot { appliance, variable: SECURE_BOOT.into() }),
         Arc::new(certificate::Certificate { front }),
         Arc::new(delivery::Deliveries { store }),

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_missing_gateway_is_told_with_the_address_there_is() {
         let own: IpAddr = "10.0.2.15".parse().unwrap();
-        assert!(decide(&[own], false)[0].sentence.contains("10.0.2.15"));
+        assert!(decide(&[own], false)[0].said.to_string().contains("10.0.2.15"));
         assert!(decide(&[own], true).is_empty());
     }
 }

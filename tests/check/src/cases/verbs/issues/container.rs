@@ -140,11 +140,12 @@ fn watch(container: &Container, folder: &Path, log: &CaseLog, result: &mut CaseR
     result.expect(active == "active", format!("one click started the time service ({active})"));
 
     // What the initrd leaves when it gives a slot up; the record is all that the running system ever sees of it.
-    let record = folder.join("state/boot/fallback");
+    let record = folder.join("state/boot/fallback.json");
     let told = |e: std::io::Error| format!("{}: {e}", record.display());
     let fall_back = || {
         std::fs::create_dir_all(folder.join("state/boot")).map_err(told)?;
-        warden_durable::write(&record, b"Slot b was started 3 times without being confirmed.\n").map_err(told)
+        let text = br#"{"from_slot": "b", "reason": "started 3 times without being confirmed", "at_boot": "0"}"#;
+        warden_durable::write(&record, text).map_err(told)
     };
     watch.caused(result, "boot_fell_back", "", fall_back, |_, _| std::fs::remove_file(&record).map_err(told))?;
 
