@@ -9,13 +9,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::{StoreError, schema};
+use crate::{StoreError, reserve::Reserve, schema};
 
 /// Name of the database file inside the state folder.
 const FILE: &str = "config.db";
@@ -23,6 +23,9 @@ const FILE: &str = "config.db";
 const READERS: usize = 3;
 /// Writes that may wait for the writer before callers wait themselves.
 const QUEUE: usize = 256;
+
+/// It is looked so often whether room can be kept back again.
+const LOOK: Duration = Duration::from_secs(60);
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
@@ -41,6 +44,9 @@ struct Inner {
     orders: mpsc::Sender<Order>,
     readers: Mutex<Vec<Connection>>,
     free_readers: Arc<Semaphore>,
+    reserve: Arc<Reserve>,
+    /// When it was last looked whether room can be kept back again.
+    looked: Mutex<Instant>,
 }
 
 impl std::fmt::Debug for Store {
@@ -67,7 +73,10 @@ impl Store {
             .name("store-writer".to_owned())
             .spawn(move || write_until_closed(writing, queue))
             .map_err(|cause| StoreError::Open { path, cause })?;
-        Ok(Self { inner: Arc::new(Inner { orders, readers: Mutex::new(readers), free_readers: Arc::new(Semaphore::new(READERS)) }) })
+        let reserve = Arc::new(Reserve::beside(state_dir));
+        reserve.keep();
+        let (readers, free_readers) = (Mutex::new(readers), Arc::new(Semaphore::new(READERS)));
+        Ok(Self { inner: Arc::new(Inner { orders, readers, free_readers, reserve, looked: Mutex::new(Instant::now()) }) })
     }
 
     /// Runs `f` in one transaction and resolves once it is on disk. An `Err` from `f` rolls everything back. The write happens even
@@ -84,7 +93,25 @@ impl Store {
             let _ = tell.send(in_transaction(connection, f));
         });
         self.inner.orders.send(Order::Run(job)).await.map_err(|_| StoreError::Closed)?;
-        told.await.unwrap_or(Err(StoreError::Broke))
+        let result = told.await.unwrap_or(Err(StoreError::Broke));
+        self.mind_the_room(matches!(result, Err(StoreError::DiskFull)));
+        result
+    }
+
+    /// Gives away what was kept back once the disk is full, and keeps something back again when there is room.
+    fn mind_the_room(&self, full: bool) {
+        if full {
+            if self.inner.reserve.give() {
+                tracing::error!("the disk with the settings is full; the room that was kept back for this is used now");
+            }
+            return;
+        }
+        let mut looked = self.inner.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() >= LOOK {
+            *looked = Instant::now();
+            let reserve = Arc::clone(&self.inner.reserve);
+            drop(tokio::task::spawn_blocking(move || reserve.keep()));
+        }
     }
 
     /// Runs `f` on a reading connection; what it tries to write is refused by SQLite.

@@ -79,7 +79,8 @@ pub(crate) fn stick(shop: &Workshop, args: &StickArgs) -> Done {
     let start = Instant::now();
     let Whole { built, sealed, boot, out } = make_parts(shop, &args.build)?;
     let packs = if args.without_pack { Vec::new() } else { pack::signed(shop, &built.builder, &built.keys)? };
-    let stick = stick::build(shop, &stick::Ingredients { builder: &built.builder, keys: &built.keys, sealed: &sealed, boot: &boot, packs: &packs }, &out)?;
+    let stick =
+        stick::build(shop, &stick::Ingredients { builder: &built.builder, keys: &built.keys, sealed: &sealed, boot: &boot, packs: &packs }, &out)?;
     note(&format!("{} in {:.1} s", stick.strip_prefix(&shop.project).unwrap_or(&stick).display(), start.elapsed().as_secs_f64()));
     match &args.device {
         Some(device) => burn::burn(&burn::Places::default(), &stick, device, &mut std::io::stdin().lock()),

@@ -37,11 +37,7 @@ pub(crate) fn fill(tree: &Path, root: &Path, packs: &[Pack], seed: Option<&Path>
     for path in files::walk(tree)? {
         let rights = rights(path.strip_prefix(tree).unwrap_or(&path));
         let (uid, gid) = accounts.numbers(&rights).ok_or_else(|| {
-            Fault::refused(
-                "data partition",
-                format!("the root has no {} or {}", rights.user, rights.group),
-                "check image/overlay/usr/lib/sysusers.d",
-            )
+            Fault::refused("data partition", format!("the root has no {} or {}", rights.user, rights.group), "check image/overlay/usr/lib/sysusers.d")
         })?;
         files::own(&path, uid, gid)?;
         if !path.is_symlink() {

@@ -129,15 +129,12 @@ pub fn fill<'a>(
 ///
 /// # Errors
 /// What the system says.
-pub fn difference<'a>(
-    on: &Path,
-    files: impl Iterator<Item = &'a PackFile>,
-    mut progress: impl FnMut(Bytes),
-) -> io::Result<Option<String>> {
+pub fn difference<'a>(on: &Path, files: impl Iterator<Item = &'a PackFile>, mut progress: impl FnMut(Bytes)) -> io::Result<Option<String>> {
     let mut before = 0;
     for file in files {
         let path = on.join(PACKS).join(&file.name);
-        let same = path.metadata()?.len() == file.bytes && write::hash(&path, Bytes(file.bytes), |done| progress(Bytes(before + done.0)))? == file.sha256;
+        let same =
+            path.metadata()?.len() == file.bytes && write::hash(&path, Bytes(file.bytes), |done| progress(Bytes(before + done.0)))? == file.sha256;
         if !same {
             return Ok(Some(file.name.clone()));
         }

@@ -133,7 +133,16 @@ impl Bench {
     }
 
     fn report(&self, outcome: Outcome, install_id: Option<String>, disk: Option<&Disk>, steps: Option<Steps>, failure: Option<String>) -> Report {
-        Report { outcome, at: clock::now(), version: self.manifest.version.clone(), engines: self.manifest.engines(), install_id, disk: disk.map(Disk::report), steps, failure }
+        Report {
+            outcome,
+            at: clock::now(),
+            version: self.manifest.version.clone(),
+            engines: self.manifest.engines(),
+            install_id,
+            disk: disk.map(Disk::report),
+            steps,
+            failure,
+        }
     }
 }
 

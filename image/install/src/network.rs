@@ -112,7 +112,10 @@ fn is_mac(mac: &str) -> bool {
 
 fn is_domain(domain: &str) -> bool {
     let label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') && !label.starts_with('-') && !label.ends_with('-')
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     domain.len() <= 253 && domain.split('.').all(label)
 }
@@ -202,7 +205,9 @@ mod tests {
 
     #[test]
     fn a_fixed_address_becomes_a_profile_that_the_console_knows_as_its_own() {
-        let network = parse("port = 'enp2s0'\naddress = '192.0.2.10/24'\ngateway = '192.0.2.1'\ndns = ['192.0.2.2', '2001:db8::2']\nsearch = ['example.com', 'lab']");
+        let network = parse(
+            "port = 'enp2s0'\naddress = '192.0.2.10/24'\ngateway = '192.0.2.1'\ndns = ['192.0.2.2', '2001:db8::2']\nsearch = ['example.com', 'lab']",
+        );
         let network = network.unwrap();
         assert_eq!(network.find(&here()), Ok("enp2s0"));
         assert_eq!(

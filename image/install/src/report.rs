@@ -71,7 +71,16 @@ mod tests {
     fn report(outcome: Outcome) -> Report {
         let failure = (outcome != Outcome::Installed).then(|| "A sentence.".to_owned());
         let steps = Some(crate::plan::steps());
-        Report { outcome, at: Timestamp::UNIX_EPOCH, version: "1".into(), engines: Vec::new(), install_id: Some("one".into()), disk: None, steps, failure }
+        Report {
+            outcome,
+            at: Timestamp::UNIX_EPOCH,
+            version: "1".into(),
+            engines: Vec::new(),
+            install_id: Some("one".into()),
+            disk: None,
+            steps,
+            failure,
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-
 use super::journal::Journal;
 use super::record::{self, Here, Record};
 use super::scope::{Asker, Scope};

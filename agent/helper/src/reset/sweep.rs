@@ -9,7 +9,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-
 /// What a factory reset leaves on the state partition: the list of resets, and what describes the installed system itself.
 const STATE_KEEPS: &[&str] = &["reset", "boot", "rauc", "lost+found", "machine-id"];
 /// What it always leaves on the data partition: engine packs are signed software of the product, not the owner's.
