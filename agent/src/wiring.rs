@@ -106,7 +106,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         loopback_only,
         box_name: place.called(),
         version: VERSION,
-        more_checks: Vec::new(),
+        more_checks: vec![disks.check.clone()],
     })
     .await?;
     let source = StatusSource {
@@ -207,20 +207,23 @@ fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Probl
     })
 }
 
-/// Says on standard output where the console is; on the appliance the local screen does that.
+/// Says that it is ready, and on standard output, after everything the start had to say, where the console is; on the appliance the
+/// local screen does that.
 async fn announce(config: &Config, source: &StatusSource) {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    if config.profile == Profile::Dev {
-        if let Listen::Address(address) = &config.listen {
-            println!("Console: {}", status::url(address.ip(), source.port, source.encrypted));
-        }
-        match source.accounts.claim_code().await {
-            Ok(Some(code)) => println!("Claim code: {}", code.expose()),
-            Ok(None) => println!("Already claimed: sign in with the admin account made before."),
-            Err(problem) => eprintln!("The claim code cannot be read: {}", problem.full_text()),
-        }
-    }
     tracing::info!(version = VERSION, "ready");
+    if config.profile != Profile::Dev {
+        return;
+    }
+    if let Listen::Address(address) = &config.listen {
+        println!("Console: {}", status::url(address.ip(), source.port, source.encrypted));
+    }
+    match source.accounts.claim_code().await {
+        Ok(Some(code)) => println!("Claim code: {}", code.expose()),
+        Ok(None) => println!("Already claimed: sign in with the admin account made before."),
+        Err(problem) => eprintln!("The claim code cannot be read: {}", problem.full_text()),
+    }
+    println!("(`make where` in another terminal says both again.)");
 }
 
 /// Tells systemd's watchdog that the runtime still turns.

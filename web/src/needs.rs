@@ -26,13 +26,7 @@ pub(crate) struct Need {
 /// Reads the ports and decides.
 pub(crate) async fn look(web: &Web, models: &[Model], t: &'static Text) -> Result<Vec<Need>, Problem> {
     let keys = web.keys.list().await?;
-    let mut found = needs(models, &web.issues.board(), &web.engines.packs().await, &keys, t);
-    // A disk that is not there explains the models that fail: it comes before them.
-    let degraded = web.storage.overview().await.map(|overview| overview.degraded).unwrap_or_default();
-    let disk =
-        |body| Need { kind: "failed", icon: "storage", title: t.need_disk.to_owned(), body, action: t.need_disk_go, href: "/ui/storage".to_owned() };
-    found.splice(0..0, degraded.into_iter().map(disk));
-    Ok(found)
+    Ok(needs(models, &web.issues.board(), &web.engines.packs().await, &keys, t))
 }
 
 /// Issues in their own order, then next steps.

@@ -76,6 +76,8 @@ codes! {
     DataDiskReadOnly = "data_disk_read_only", Error, 0;
     /// The data partition is not mounted.
     DataDiskMissing = "data_disk_missing", Error, 20;
+    /// A disk that was made model storage is not there, or cannot be used.
+    ModelDiskMissing = "model_disk_missing", Error, 10;
     /// The partition with settings and accounts has little room left.
     StateDiskNearlyFull = "state_disk_nearly_full", Error, 0;
     /// A model that should run does not: its engine did not start, or died.

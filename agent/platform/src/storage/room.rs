@@ -34,6 +34,7 @@ use zbus::{Connection, MatchRule, MessageStream, Variant, connection, fdo::Objec
 
 use super::{
     adoption, classify, decide,
+    missing::{degraded, name_of},
     objects::Objects,
     reunite::{self, Found, mount_point},
     udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said, too_slow},
@@ -99,6 +100,15 @@ impl StorageRoom {
         tokio::spawn(watch(Arc::downgrade(&room)));
         tokio::spawn(listen(room.news.clone(), Arc::downgrade(&room)));
         Ok(room)
+    }
+
+    /// The remembered disks as last seen.
+    ///
+    /// # Errors
+    /// Why they could not be looked at last time.
+    pub(super) fn volumes(&self) -> Result<Vec<Volume>, Problem> {
+        let picture = self.picture.load();
+        picture.trouble.clone().map_or_else(|| Ok(picture.volumes.clone()), Err)
     }
 
     /// The connection, made anew when the last one was lost.
@@ -336,22 +346,6 @@ fn place_of(volume: &Volume) -> Presence {
         Presence::Mounted { path, .. } => Presence::Mounted { path: path.clone(), free: None, total: None },
         other => other.clone(),
     }
-}
-
-/// The sentence of degraded mode for one disk; `None` when it is there, or not yet looked for.
-fn degraded(disk: &Recorded, presence: &Presence) -> Option<String> {
-    let name = name_of(disk);
-    match presence {
-        Presence::Mounted { .. } | Presence::Mounting => None,
-        Presence::Missing => {
-            Some(format!("{name} is missing: models on it cannot be loaded until it is plugged in again. Nothing is put in its place."))
-        }
-        Presence::Unusable { reason } => Some(format!("{name} cannot be used: {reason}")),
-    }
-}
-
-fn name_of(disk: &Recorded) -> String {
-    format!("{} (serial {})", disk.model.as_deref().unwrap_or("The model disk"), disk.serial)
 }
 
 fn no_bus(cause: &str) -> Problem {
