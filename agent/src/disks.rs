@@ -34,7 +34,13 @@ impl Disks {
         })
     }
 
-    fn join<R: Storage + Sources + ModelDisks + Check + 'static>(room: Arc<R>, config: &Config, store: &Store, tasks: &Tasks, models: &Arc<Models>) -> Self {
+    fn join<R: Storage + Sources + ModelDisks + Check + 'static>(
+        room: Arc<R>,
+        config: &Config,
+        store: &Store,
+        tasks: &Tasks,
+        models: &Arc<Models>,
+    ) -> Self {
         models.set_disks(room.clone());
         let imports = Importer::new(room.clone(), room.clone(), models.clone(), store.clone(), config.models_dir(), tasks.clone());
         Self { storage: room.clone(), disks: room.clone(), check: room, imports, tasks: tasks.clone() }

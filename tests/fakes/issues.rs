@@ -117,7 +117,7 @@ impl Front for World {
             names: names.clone(),
             addresses: vec!["192.168.1.20".parse().unwrap()],
             issued_at: earlier(600),
-            valid_until: earlier(-86_400 * 390),
+            valid_until: earlier(-86_400 * self.memory.lock().unwrap().certificate_days.unwrap_or(390) - 60),
         };
         let kept = self.memory.lock().unwrap().plain.clone();
         let plain = kept.unwrap_or(if config.plain_http { PlainPort::Open } else { PlainPort::Closed });

@@ -25,7 +25,7 @@ use warden_domain::{
     engine::{EngineKind, EnginePack, PackState},
     front::{FrontConfig, PlainPort},
     ids::{AccountId, IssueId, KeyId, ModelId, ReplicaId},
-    issue::{Finding, Fix, Issue, IssueCode},
+    issue::{Finding, Fix, Issue, IssueCode, Said},
     key::Key,
     model::{Candidate, Model, ModelConfig, ModelFacts, ModelState, ReplicaState, StateReason, StateWord},
     storage::Overview,
@@ -81,6 +81,8 @@ pub struct Memory {
     pub deliveries: Vec<Delivery>,
     /// What was decided about the front door.
     pub front: FrontConfig,
+    /// In how many days its certificate ends; `None` = in more than a year.
+    pub certificate_days: Option<i64>,
     /// Its plain port.
     pub plain: Option<PlainPort>,
     /// What the next changing call answers instead, once.
@@ -176,9 +178,9 @@ impl World {
     }
 
     /// Adds an open issue about a subject.
-    pub fn add_issue(&self, code: IssueCode, subject: &str, sentence: &str, fix: Option<Fix>) -> IssueId {
+    pub fn add_issue(&self, code: IssueCode, subject: &str, said: impl Into<Said>, fix: Option<Fix>) -> IssueId {
         let id = IssueId::from_stored(format!("iss_{code}"));
-        let finding = Finding { code, subject: subject.to_owned(), sentence: sentence.to_owned(), hint: "Do what helps.".to_owned(), fix };
+        let finding = Finding { code, subject: subject.to_owned(), said: said.into(), hint: "Do what helps.".to_owned(), fix };
         let issue = Issue { id: id.clone(), finding, first_seen: earlier(700), last_seen: earlier(3), resolved_at: None, dismissed: None };
         self.edit(|m| m.issues.push(issue));
         id

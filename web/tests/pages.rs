@@ -13,10 +13,10 @@ use warden_domain::{
     access::Role,
     engine::PackState,
     ids::ModelId,
-    issue::{Fix, IssueCode},
+    issue::{Fix, IssueCode, Said},
     model::StateWord,
     storage::Role as DiskRole,
-    units::Tokens,
+    units::{Bytes, Tokens},
     usage::UsageTotals,
 };
 
@@ -46,7 +46,7 @@ fn furnished() -> World {
         "The model broken failed. The engine was killed.",
         Some(Fix::LoadModel(ModelId::from_stored("mdl_broken"))),
     );
-    world.add_issue(IssueCode::DataDiskNearlyFull, "data", "The disk with the models is nearly full: 3.0 GiB of 64.0 GiB are free.", None);
+    world.add_issue(IssueCode::DataDiskNearlyFull, "data", Said::DataDiskNearlyFull { free: Bytes(3 << 30), total: Bytes(64 << 30) }, None);
     world.plug("SYSTEM", DiskRole::System);
     world.plug("BLANK", DiskRole::Blank);
     world.plug("STICK", DiskRole::Foreign);

@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+pub use crate::said::Said;
 use crate::{
     Problem,
     change::Topic,
@@ -154,8 +155,8 @@ pub struct Finding {
     pub code: IssueCode,
     /// What it is about: a model's id, a unit's name, `data`. Part of the identity.
     pub subject: String,
-    /// What is wrong, with figures, in one or two plain sentences.
-    pub sentence: String,
+    /// What is wrong, with figures, in one or two plain sentences; as text it is English.
+    pub said: Said,
     /// What to do.
     pub hint: String,
     /// A fix of one click, where there is one.

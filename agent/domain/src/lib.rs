@@ -20,6 +20,7 @@ pub mod network;
 pub mod problem;
 pub mod recovery;
 pub mod replica;
+mod said;
 pub mod secret;
 pub mod steps;
 pub mod storage;

@@ -15,7 +15,7 @@ use ports::World;
 use warden_domain::{
     alert::{Alerts, DeliveryState, NewAlertConfig},
     ids::AccountId,
-    issue::{Check, Finding, IssueCode, Issues, Looked},
+    issue::{Check, Finding, IssueCode, Issues, Looked, Said},
     model::StateWord,
 };
 use warden_monitor::{Appliance, Monitor, MonitorParts};
@@ -50,7 +50,7 @@ impl Bench {
         let finding = Finding {
             code: IssueCode::UnitFailed,
             subject: unit.into(),
-            sentence: format!("The system service {unit} failed."),
+            said: Said::UnitFailed { unit: unit.to_owned() },
             hint: "Restart.".into(),
             fix: None,
         };
@@ -178,6 +178,27 @@ async fn whoever_dismisses_an_issue_that_is_over_is_told_so() {
     assert_eq!(monitor.fix(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
 }
 
+#[tokio::test]
+async fn a_certificate_that_was_not_made_anew_in_time_is_an_issue_until_it_is() {
+    let bench = Bench::new();
+    let (monitor, _store) = bench.start().await;
+    let ending = |monitor: &Monitor| {
+        let board = monitor.board();
+        board.open.iter().find(|issue| issue.finding.code == IssueCode::CertificateEnding).map(|issue| issue.finding.said.clone())
+    };
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), None);
+    bench.world.edit(|m| m.certificate_days = Some(3));
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), Some(Said::CertificateEnding { days: 3 }));
+    bench.world.edit(|m| m.certificate_days = Some(-1));
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), Some(Said::CertificateEnded {}));
+    bench.world.edit(|m| m.certificate_days = None);
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), None);
+}
+
 /// A receiver that takes everything; gives the delivery ids it heard. `first` runs before the first answer.
 async fn receiver(first: impl Fn() + Send + 'static) -> (u16, Arc<Mutex<Vec<String>>>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -228,7 +249,7 @@ async fn a_full_disk_does_not_make_the_box_send_an_alert_again_and_again() {
     // Every wish wakes the sender; what it cannot note it must not send a second time.
     let second = monitor.test(&admin()).await.unwrap().to_string();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(*heard.lock().unwrap(), [first.clone()]);
+    assert_eq!(*heard.lock().unwrap(), std::slice::from_ref(&first));
 
     rusqlite(&file, "DROP TRIGGER full");
     let third = monitor.test(&admin()).await.unwrap().to_string();

@@ -44,7 +44,8 @@ pub(crate) fn burn(places: &Places, image: &Path, device: &Path, answers: &mut d
     let region = Region::device(&real);
     step("stick: writing", || {
         // An older table at the end of a larger stick would otherwise stay and be found.
-        write::clear_ends(&real, disk.size).map_err(Fault::io("cannot write", &real))?;
+        let held = write::hold(&real).map_err(Fault::io("cannot write", &real))?;
+        write::clear_ends(&held, disk.size).map_err(Fault::io("cannot write", &real))?;
         write::copy(image, &region, length, |_| (), |_| ()).map_err(Fault::io("cannot write", &real))
     })?;
     let read = || write::difference(image, std::slice::from_ref(&region), length, |_| ()).map_err(Fault::io("cannot read", &real));

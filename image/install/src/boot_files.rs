@@ -20,7 +20,8 @@ const LOADER: &str = "EFI/BOOT/BOOTX64.EFI";
 const RECORD: &str = "EFI/warden/installed.json";
 /// No record is longer, in bytes.
 const LONGEST_RECORD: u64 = 64 * 1024;
-const KEYS: &str = "loader/keys/warden";
+/// The boot loader hands a set of this name, and no other, to a firmware in setup mode without being asked.
+const KEYS: &str = "loader/keys/auto";
 
 /// The record on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -66,9 +66,7 @@ fn connect(folder: &Path, profile: &str, port: &str) -> io::Result<()> {
         fs::set_permissions(above, fs::Permissions::from_mode(0o700))?;
     }
     let file = at.join(format!("warden-{port}.nmconnection"));
-    warden_durable::write(&file, profile.as_bytes())?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
-    fs::File::open(&file)?.sync_all()
+    warden_durable::write_with_mode(&file, profile.as_bytes(), 0o600)
 }
 
 /// Sixteen random bytes in the form of a random UUID, as every machine id has it, in hex.

@@ -3,9 +3,9 @@
 use std::{io, path::Path};
 
 /// Where the initrd writes down why it gave up a slot.
-const FALLBACK: &str = "/state/boot/fallback";
+pub(crate) const FALLBACK: &str = "/state/boot/fallback";
 /// The firmware's own variable: four bytes of attributes, one byte of value.
-const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+pub(crate) const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// A fallback that was written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +16,8 @@ pub(crate) struct Fallback {
     pub(crate) written: i64,
 }
 
-/// The last fallback, if there was one.
-pub(crate) fn fallback() -> Result<Option<Fallback>, io::Error> {
-    fallback_at(Path::new(FALLBACK))
-}
-
-fn fallback_at(path: &Path) -> Result<Option<Fallback>, io::Error> {
+/// The last fallback that was written down there, if there was one.
+pub(crate) fn fallback(path: &Path) -> Result<Option<Fallback>, io::Error> {
     use std::os::unix::fs::MetadataExt;
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -33,9 +29,9 @@ fn fallback_at(path: &Path) -> Result<Option<Fallback>, io::Error> {
     Ok(Some(Fallback { sentence, written }))
 }
 
-/// Whether Secure Boot is on; `None` when this machine has no such variable to read.
-pub(crate) fn secure_boot() -> Result<Option<bool>, io::Error> {
-    match std::fs::read(SECURE_BOOT) {
+/// Whether Secure Boot is on by that variable; `None` when this machine has no such one to read.
+pub(crate) fn secure_boot(variable: &Path) -> Result<Option<bool>, io::Error> {
+    match std::fs::read(variable) {
         Ok(bytes) => Ok(on(&bytes)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(cause),
@@ -64,8 +60,8 @@ mod tests {
     fn the_reason_of_a_fallback_is_its_first_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fallback");
-        assert_eq!(fallback_at(&path).unwrap(), None);
+        assert_eq!(fallback(&path).unwrap(), None);
         std::fs::write(&path, "slot b was given up\u{1b}[2J\nmore\n").unwrap();
-        assert_eq!(fallback_at(&path).unwrap().unwrap().sentence, "slot b was given up[2J");
+        assert_eq!(fallback(&path).unwrap().unwrap().sentence, "slot b was given up[2J");
     }
 }

@@ -125,7 +125,7 @@ impl Evaluator {
         for event in &events {
             match event {
                 Event::Opened(issue) => {
-                    tracing::warn!(code = %issue.finding.code, subject = %issue.finding.subject, "issue: {}", issue.finding.sentence);
+                    tracing::warn!(code = %issue.finding.code, subject = %issue.finding.subject, "issue: {}", issue.finding.said);
                 }
                 Event::Resolved(issue) => tracing::info!(code = %issue.finding.code, subject = %issue.finding.subject, "issue is over"),
             }

@@ -128,6 +128,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use warden_domain::issue::Said;
+
     use super::*;
 
     const MODELS: &[IssueCode] = &[IssueCode::ModelFailed, IssueCode::ModelWaiting];
@@ -142,7 +144,7 @@ mod tests {
     }
 
     fn finding(code: IssueCode, subject: &str) -> Finding {
-        Finding { code, subject: subject.into(), sentence: "It is so.".into(), hint: "Do this.".into(), fix: None }
+        Finding { code, subject: subject.into(), said: Said::text("It is so."), hint: "Do this.".into(), fix: None }
     }
 
     fn saw(codes: &'static [IssueCode], findings: &[Finding]) -> Vec<Look> {

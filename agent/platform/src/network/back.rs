@@ -2,16 +2,9 @@
 //! profile outlives a restart of it. What it called an object before a restart it may call something else by afterwards, so that
 //! profiles are found again by their UUID and ports by their name.
 
-use std::time::Instant;
+use warden_domain::Problem;
 
-use warden_domain::{Problem, network::LastChange};
-
-use super::{
-    NetworkRoom,
-    course::{STILL_KNOWN, Stage, Trial},
-    observe,
-    proxies::Objects,
-};
+use super::{NetworkRoom, Trial, observe, proxies::Objects};
 
 impl NetworkRoom {
     /// Goes back now: by the checkpoint, and without one by taking the new profile away.
@@ -40,43 +33,6 @@ impl NetworkRoom {
             self.driver.begin(&old, &device).await?;
         }
         Ok(())
-    }
-
-    /// Undoes what the port could not use; as long as it takes, since a network service that broke off may be on its way back.
-    pub(super) async fn give_up(&self, trial: &Trial, problem: &Problem) {
-        loop {
-            let turn = self.turn.lock().await;
-            if *trial.stage.borrow() == Stage::Over {
-                return;
-            }
-            let sentence = match self.go_back(trial).await {
-                Ok(()) => Some(format!("{} The old settings are back.", problem.full_text())),
-                Err(cause) => {
-                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
-                    let late = Instant::now() >= trial.deadline;
-                    late.then(|| format!("{} Whether the old settings are back is not known. Look at the addresses.", problem.full_text()))
-                }
-            };
-            if let Some(sentence) = sentence {
-                self.finish(trial, false, sentence, "network.failed").await;
-                return;
-            }
-            drop(turn);
-            tokio::time::sleep(STILL_KNOWN).await;
-        }
-    }
-
-    /// Ends a trial that the network service knows nothing of any more: it was restarted.
-    pub(super) async fn forgotten(&self, trial: &Trial) -> LastChange {
-        let sentence = match self.put_back(&trial.uuid, trial.old_uuid.as_deref(), &trial.interface).await {
-            Ok(()) => "The network service was restarted before the change was confirmed, so the old settings are back. Apply it again.".to_owned(),
-            Err(problem) => format!(
-                "The network service was restarted before the change was confirmed, and the old settings could not be brought back: {} \
-                 A restart of the box does it.",
-                problem.full_text()
-            ),
-        };
-        self.finish(trial, false, sentence, "network.lost").await
     }
 }
 

@@ -30,7 +30,7 @@ const ANSWER_FIRST: Duration = Duration::from_millis(400);
 /// New settings that are not in use by then are undone.
 const ACTIVATION: Duration = Duration::from_secs(45);
 /// How often it is looked whether the network service still knows of the change.
-pub(super) const STILL_KNOWN: Duration = Duration::from_secs(3);
+const STILL_KNOWN: Duration = Duration::from_secs(3);
 
 /// How far a trial is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,6 +195,43 @@ impl NetworkRoom {
                 .to_owned()
         };
         self.finish(&trial, false, sentence, "network.silence").await;
+    }
+
+    /// Undoes what the port could not use; as long as it takes, since a network service that broke off may be on its way back.
+    async fn give_up(&self, trial: &Trial, problem: &Problem) {
+        loop {
+            let turn = self.turn.lock().await;
+            if *trial.stage.borrow() == Stage::Over {
+                return;
+            }
+            let sentence = match self.go_back(trial).await {
+                Ok(()) => Some(format!("{} The old settings are back.", problem.full_text())),
+                Err(cause) => {
+                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
+                    let late = Instant::now() >= trial.deadline;
+                    late.then(|| format!("{} Whether the old settings are back is not known. Look at the addresses.", problem.full_text()))
+                }
+            };
+            if let Some(sentence) = sentence {
+                self.finish(trial, false, sentence, "network.failed").await;
+                return;
+            }
+            drop(turn);
+            tokio::time::sleep(STILL_KNOWN).await;
+        }
+    }
+
+    /// Ends a trial that the network service knows nothing of any more: it was restarted.
+    pub(super) async fn forgotten(&self, trial: &Trial) -> LastChange {
+        let sentence = match self.put_back(&trial.uuid, trial.old_uuid.as_deref(), &trial.interface).await {
+            Ok(()) => "The network service was restarted before the change was confirmed, so the old settings are back. Apply it again.".to_owned(),
+            Err(problem) => format!(
+                "The network service was restarted before the change was confirmed, and the old settings could not be brought back: {} \
+                 A restart of the box does it.",
+                problem.full_text()
+            ),
+        };
+        self.finish(trial, false, sentence, "network.lost").await
     }
 
     pub(super) async fn finish(&self, trial: &Trial, kept: bool, sentence: String, action: &'static str) -> LastChange {

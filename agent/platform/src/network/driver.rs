@@ -187,7 +187,7 @@ impl Driver {
 
     /// Puts a profile into use on a device without waiting for the outcome.
     pub async fn begin(&self, profile: &OwnedObjectPath, device: &OwnedObjectPath) -> Result<(), Problem> {
-        let any = ObjectPath::try_from("/").map_err(|e| said(NAME, "be reached", &e.into()))?;
+        let any = ObjectPath::try_from("/").map_err(|e| said(NAME, "be reached", &e))?;
         let begun = self.manager().await?.activate_connection(&profile.as_ref(), &device.as_ref(), &any).await;
         begun.map(drop).map_err(|e| said(NAME, "put the old settings into use", &e))
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use warden_domain::{
     change::Topic,
-    issue::{Check, Finding, IssueCode, Looked},
+    issue::{Check, Finding, IssueCode, Looked, Said},
     storage::{Presence, Recorded, Volume},
 };
 
@@ -17,14 +17,12 @@ pub(super) fn name_of(disk: &Recorded) -> String {
 }
 
 /// The sentence of degraded mode for one disk; `None` when it is there, or not yet looked for.
-pub(super) fn degraded(disk: &Recorded, presence: &Presence) -> Option<String> {
-    let name = name_of(disk);
+pub(super) fn degraded(disk: &Recorded, presence: &Presence) -> Option<Said> {
+    let disk = name_of(disk);
     match presence {
         Presence::Mounted { .. } | Presence::Mounting => None,
-        Presence::Missing => {
-            Some(format!("{name} is missing: models on it cannot be loaded until it is plugged in again. Nothing is put in its place."))
-        }
-        Presence::Unusable { reason } => Some(format!("{name} cannot be used: {reason}")),
+        Presence::Missing => Some(Said::ModelDiskMissing { disk }),
+        Presence::Unusable { reason } => Some(Said::ModelDiskUnusable { disk, why: reason.clone() }),
     }
 }
 
@@ -33,7 +31,7 @@ fn decide(volumes: &[Volume]) -> Vec<Finding> {
         Some(Finding {
             code: IssueCode::ModelDiskMissing,
             subject: volume.recorded.id.to_string(),
-            sentence: degraded(&volume.recorded, &volume.presence)?,
+            said: degraded(&volume.recorded, &volume.presence)?,
             hint: "Plug the disk in again; it is picked up by itself. If it is gone for good, forget it on the storage page.".to_owned(),
             fix: None,
         })
@@ -104,6 +102,6 @@ mod tests {
         let found = decide(&volumes);
         let seen: Vec<_> = found.iter().map(|f| (f.code, f.subject.as_str())).collect();
         assert_eq!(seen, [(IssueCode::ModelDiskMissing, "dsk_gone"), (IssueCode::ModelDiskMissing, "dsk_copy")]);
-        assert!(found[0].sentence.contains("S-dsk_gone") && found[1].sentence.ends_with("It may be a copy."), "{found:?}");
+        assert!(found[0].said.to_string().contains("S-dsk_gone") && found[1].said.to_string().ends_with("It may be a copy."), "{found:?}");
     }
 }

@@ -260,7 +260,7 @@ impl Storage for StorageRoom {
             return Err(problem.clone());
         }
         let volumes: Vec<Volume> = picture.volumes.iter().map(|v| Volume { presence: measured(&v.presence), ..v.clone() }).collect();
-        let degraded = volumes.iter().filter_map(|v| degraded(&v.recorded, &v.presence)).collect();
+        let degraded = volumes.iter().filter_map(|v| degraded(&v.recorded, &v.presence)).map(|said| said.to_string()).collect();
         Ok(Overview { disks: picture.disks.clone(), volumes, degraded, elsewhere: false })
     }
 

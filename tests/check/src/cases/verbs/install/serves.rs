@@ -51,9 +51,10 @@ pub fn serve(guest: &mut Guest, builder: &BuilderRoot, run: &Path, ports: (u16, 
 
 /// Brings the model from the stick to the box; its id.
 fn import(console: &Console) -> Result<String, String> {
-    let until = Instant::now() + quiet(15);
+    let until = Instant::now() + quiet(30);
     let source = loop {
-        let document = console.expect("GET", "/api/storage", None, &[200])?.json();
+        // Right after a start on a busy host the disk manager may take longer than the bus waits for it.
+        let document = console.call("GET", "/api/storage", None)?.json();
         let stick = disk_of(&document, STICK).filter(|disk| disk["importable"] == true);
         match stick.and_then(|disk| disk["key"].as_str().map(str::to_owned)) {
             Some(key) => break key,
