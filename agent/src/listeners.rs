@@ -4,6 +4,7 @@
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Extension, Router, extract::ConnectInfo};
+use axum::{Router, extract::ConnectInfo};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -64,10 +65,8 @@ async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcce
                 };
                 let permit = (permit, place);
                 let _ = stream.set_nodelay(true);
-                let mut service = router.clone().layer(Extension(ConnectInfo(peer)));
-                if let Ok(local) = stream.local_addr() {
-                    service = service.layer(Extension(LocalAddress(local.ip())));
-                }
+                let facts = Facts { peer: Some(peer), local: stream.local_addr().ok(), tls: tls.is_some() };
+                let service = Service { router: router.clone(), facts };
                 let (newcomer, mut end) = (end.newcomer(), end.clone());
                 match tls.clone() {
                     None => drop(connections.spawn(serve_connection(stream, service, newcomer, permit, end, HEADER_TIMEOUT))),
@@ -77,9 +76,7 @@ async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcce
                             () = end.cut() => return,
                         };
                         match shaken {
-                            Ok(Ok(stream)) => {
-                                serve_connection(stream, service.layer(Extension(OverTls)), newcomer, permit, end, HEADER_TIMEOUT).await
-                            }
+                            Ok(Ok(stream)) => serve_connection(stream, service, newcomer, permit, end, HEADER_TIMEOUT).await,
                             // Browsers that do not know the authority end here; it is no fault of ours and happens often.
                             Ok(Err(error)) => tracing::debug!(%error, %peer, "a TLS handshake failed"),
                             Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
@@ -111,7 +108,8 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
         };
         match accepted {
             Ok((stream, _)) => {
-                drop(connections.spawn(serve_connection(stream, router.clone(), end.newcomer(), permit, end.clone(), HEADER_TIMEOUT)));
+                let service = Service { router: router.clone(), facts: Facts::default() };
+                drop(connections.spawn(serve_connection(stream, service, end.newcomer(), permit, end.clone(), HEADER_TIMEOUT)));
             }
             Err(error) => {
                 tracing::warn!(%error, "a local connection could not be accepted");
@@ -124,14 +122,45 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
     connections.wait().await;
 }
 
-async fn serve_connection<S, P>(stream: S, router: Router, newcomer: Newcomer, permit: P, mut end: End, patience: Duration)
+/// What is known of a connection; told with each of its requests. A layer around the router would copy every route for every connection.
+#[derive(Clone, Copy, Default)]
+struct Facts {
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    tls: bool,
+}
+
+impl Facts {
+    fn tell(self, request: &mut hyper::Request<Incoming>) {
+        let about = request.extensions_mut();
+        if let Some(peer) = self.peer {
+            about.insert(ConnectInfo(peer));
+        }
+        if let Some(local) = self.local {
+            about.insert(LocalAddress(local.ip()));
+        }
+        if self.tls {
+            about.insert(OverTls);
+        }
+    }
+}
+
+/// What a connection is served with.
+struct Service {
+    router: Router,
+    facts: Facts,
+}
+
+async fn serve_connection<S, P>(stream: S, with: Service, newcomer: Newcomer, permit: P, mut end: End, patience: Duration)
 where
     P: Send + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(AtomicBool::new(false));
     let (heard, newcomer) = (Arc::clone(&asked), Mutex::new(Some(newcomer)));
-    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+    let Service { router, facts } = with;
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        facts.tell(&mut request);
         heard.store(true, Ordering::Relaxed);
         drop(newcomer.lock().unwrap_or_else(PoisonError::into_inner).take());
         let router = router.clone();
@@ -200,7 +229,7 @@ mod tests {
         let (ender, end) = ending();
         let permits = Arc::new(Semaphore::new(1));
         let permit = permits.clone().try_acquire_owned().unwrap();
-        tokio::spawn(serve_connection(server, router, end.newcomer(), permit, end, patience));
+        tokio::spawn(serve_connection(server, Service { router, facts: Facts::default() }, end.newcomer(), permit, end, patience));
         (client, ender, permits)
     }
 
@@ -220,7 +249,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_ender, end) = ending();
-        let router = Router::new().route("/", axum::routing::get(|| async { "here" }));
+        let said = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { format!("{} here", peer.ip()) };
+        let router = Router::new().route("/", axum::routing::get(said));
         tokio::spawn(serve_shared(listener, router, None, end, Peers::counting_all(2)));
         let from = |last: u8| async move {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -236,7 +266,7 @@ mod tests {
             tokio::time::timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
             answer
         };
-        assert!(ask(from(8).await).await.ends_with("here"), "another machine is served");
+        assert!(ask(from(8).await).await.ends_with("127.0.0.8 here"), "another machine is served");
         for stream in greedy {
             assert!(ask(stream).await.ends_with("here"), "and so is who came in time");
         }
