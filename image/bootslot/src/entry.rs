@@ -3,13 +3,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Starts a freshly installed slot gets before the other one takes over.
 pub const TRIES: u32 = 3;
 
 /// One of the two system slots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Slot {
     /// The first slot.
     A,

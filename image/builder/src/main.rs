@@ -9,6 +9,7 @@ mod binaries;
 mod boot;
 mod bootstrap;
 mod build;
+mod bundle;
 mod burn;
 mod cli;
 mod data;
@@ -34,6 +35,7 @@ mod stick;
 mod stock;
 mod tool;
 mod try_stick;
+mod trust;
 mod uki;
 mod workshop;
 
@@ -68,6 +70,7 @@ fn run(cli: &Cli) -> Done {
         Verb::Image(args) => build::image(&shop, args),
         Verb::Stick(args) => build::stick(&shop, args),
         Verb::VmInstall { flavour, installed } => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, *flavour, *installed),
+        Verb::Bundle(args) => build::bundle(&shop, args),
         Verb::Packs(args) => build::packs(&shop, args),
         Verb::Vm(args) => boot::boot(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::CheckRoot(args) => build::check_root(&shop, args),
