@@ -32,6 +32,11 @@ pub(crate) enum Verb {
     },
     /// Build an update: a signed bundle of a root and its kernel, `target/image/<flavour>/bundle/warden-<version>.raucb`.
     Bundle(BundleArgs),
+    /// Make firmware variable stores for machines with Secure Boot, `target/image/vars/{setup,vendor,ours}.fd`.
+    Vars {
+        #[arg(long, value_enum, default_value = "production")]
+        flavour: Flavour,
+    },
     /// Build the signed engine pack and its two test twins (unsigned, one byte flipped).
     Packs(PackArgs),
     /// Change one bit of a pack file in place (for tests of its refusal).

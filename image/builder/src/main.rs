@@ -37,6 +37,7 @@ mod tool;
 mod try_stick;
 mod trust;
 mod uki;
+mod vars;
 mod workshop;
 
 use std::process::ExitCode;
@@ -71,6 +72,10 @@ fn run(cli: &Cli) -> Done {
         Verb::Stick(args) => build::stick(&shop, args),
         Verb::VmInstall { flavour, installed } => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, *flavour, *installed),
         Verb::Bundle(args) => build::bundle(&shop, args),
+        Verb::Vars { flavour } => {
+            let builder = Stock::open(&shop)?.builder()?;
+            vars::build(&shop, &builder, &keys::Keys::open(shop.keys(), &builder)?, *flavour)
+        }
         Verb::Packs(args) => build::packs(&shop, args),
         Verb::Vm(args) => boot::boot(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::CheckRoot(args) => build::check_root(&shop, args),

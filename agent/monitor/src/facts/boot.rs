@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 /// Where the initrd writes down why it gave up a slot.
-const FALLBACK: &str = "/state/boot/fallback";
+const FALLBACK: &str = "/state/boot/fallback.json";
 /// The firmware's own variable: four bytes of attributes, one byte of value.
 const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
@@ -29,7 +29,8 @@ fn fallback_at(path: &Path) -> Result<Option<Fallback>, io::Error> {
         Err(cause) => return Err(cause),
     };
     let written = std::fs::metadata(path)?.mtime();
-    let sentence: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect();
+    let document: serde_json::Value = serde_json::from_str(&text).map_err(io::Error::from)?;
+    let sentence: String = document["reason"].as_str().unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect();
     Ok(Some(Fallback { sentence, written }))
 }
 
@@ -61,11 +62,11 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_fallback_is_its_first_line() {
+    fn the_reason_of_a_fallback_is_what_the_initrd_wrote() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("fallback");
+        let path = folder.path().join("fallback.json");
         assert_eq!(fallback_at(&path).unwrap(), None);
-        std::fs::write(&path, "slot b was given up\u{1b}[2J\nmore\n").unwrap();
+        std::fs::write(&path, r#"{"from_slot":"b","reason":"slot b was given up\u001b[2J","at_boot":"x"}"#).unwrap();
         assert_eq!(fallback_at(&path).unwrap().unwrap().sentence, "slot b was given up[2J");
     }
 }

@@ -126,6 +126,20 @@ impl Drive {
         file.write_all_at(&[byte[0] ^ 0x20], first + at).map_err(said)
     }
 
+    /// Changes one byte in the middle of a slot's kernel image on the boot partition.
+    ///
+    /// # Errors
+    /// A sentence with the tool's words.
+    pub fn spoil_kernel(&self, slot: &str) -> Result<(), String> {
+        let name = format!("::EFI/warden/{slot}.efi");
+        let mut bytes = self.mtools_raw("mtype", &[&name])?;
+        let middle = bytes.len() / 2;
+        *bytes.get_mut(middle).ok_or_else(|| format!("{name} is empty"))? ^= 0x20;
+        let file = self.path.with_extension("efi");
+        std::fs::write(&file, bytes).map_err(|e| format!("{}: {e}", file.display()))?;
+        self.mtools("mcopy", &["-o", &file.to_string_lossy(), &name]).map(drop)
+    }
+
     /// Puts these boot entries in the place of all others.
     ///
     /// # Errors

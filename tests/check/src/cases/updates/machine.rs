@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use warden_domain::clock;
-use warden_vm::{Cable, Drive as Disk, Forward, Guest, Machine, quiet};
+use warden_vm::{Drive as Disk, Forward, Guest, Machine, quiet};
 
 use super::calls;
 use super::drive::{self, Drive};
@@ -30,8 +30,10 @@ pub const MODEL: &str = "tiny";
 /// How a machine is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// Its network card.
-    pub cable: Cable,
+    /// There is no network card.
+    pub no_network: bool,
+    /// There is one, and nothing behind it.
+    pub closed: bool,
     /// Its hardware clock.
     pub clock: Option<String>,
     /// It has a controller for sticks.
@@ -69,7 +71,8 @@ impl UpdateBox {
         let (encrypted, plain) = (free_port()?, free_port()?);
         let mut machine = Machine::from_drives(vec![Disk { boot_order: Some(0), ..Disk::new(&disk, SERIAL) }]);
         machine.forwards.extend([Forward { host: encrypted, guest: 443 }, Forward { host: plain, guest: 80 }]);
-        machine.cable = setup.cable;
+        machine.network = !setup.no_network;
+        machine.closed = setup.closed;
         machine.clock.clone_from(&setup.clock);
         machine.sockets_for_disks = setup.sticks;
         let evidence = MachineEvidence {

@@ -13,7 +13,6 @@ mod drive;
 mod firmware;
 mod keys;
 mod machine;
-mod mark;
 mod offline;
 mod publisher;
 mod refused;
@@ -25,7 +24,7 @@ mod server;
 mod site;
 mod works;
 
-use super::{Case, Tier, case};
+use super::{Case, Tier, case, privilege};
 
 /// Ends what cases shared by themselves.
 pub fn strike() {
@@ -36,7 +35,7 @@ pub fn strike() {
 /// All of them, grouped by what shares a machine: first what needs none, then the machine that lives through the most, then fresh ones.
 pub const CASES: &[Case] = &[
     case("reproducible", Tier::Host, reproducible::run),
-    case("mark-denied", Tier::Nspawn, mark::run),
+    case("mark-denied", Tier::Nspawn, privilege::run),
     case("ota-a-b-a", Tier::Vm, chain::a_b_a),
     case("models-return", Tier::Vm, chain::models_return),
     case("figures", Tier::Vm, chain::figures),

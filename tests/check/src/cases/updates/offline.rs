@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use warden_vm::{BuilderRoot, Cable, quiet};
+use warden_vm::{BuilderRoot, quiet};
 
 use super::calls;
 use super::chain::{Bench, bench};
@@ -58,7 +58,7 @@ pub fn browser(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
     let bench = held.get()?;
     bench.machine = None;
     let bundle = bundle_of(bench, Build::Second, stage, task)?;
-    let setup = Setup { cable: Cable::Closed, ..Setup::default() };
+    let setup = Setup { closed: true, ..Setup::default() };
     let mut machine = UpdateBox::start(&mut bench.works, stage, "browser", &setup, &task.log)?;
     result.note("the machine has an address and nothing behind it: no name service, no route out");
     let console = machine.console()?;
@@ -83,7 +83,7 @@ pub fn clock(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     let bench = held.get()?;
     bench.machine = None;
     let (second, third) = (bundle_of(bench, Build::Second, stage, task)?, bundle_of(bench, Build::Third, stage, task)?);
-    let setup = Setup { cable: Cable::Closed, clock: Some("1990-01-01T00:00:00".to_owned()), ..Setup::default() };
+    let setup = Setup { closed: true, clock: Some("1990-01-01T00:00:00".to_owned()), ..Setup::default() };
     let mut machine = UpdateBox::start(&mut bench.works, stage, "clock", &setup, &task.log)?;
     result.note("powered on in 1990, with nobody to ask for the time");
     by_browser(&mut machine, &second, SECOND, result)?;
@@ -101,7 +101,7 @@ pub fn stick(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     let bench = held.get()?;
     bench.machine = None;
     let bundle = bundle_of(bench, Build::Second, stage, task)?;
-    let setup = Setup { cable: Cable::None, sticks: true, ..Setup::default() };
+    let setup = Setup { no_network: true, sticks: true, ..Setup::default() };
     let mut machine = UpdateBox::prepare(&mut bench.works, stage, "stick", &setup, &task.log)?;
     make_stick(bench.works.builder(), machine.run_dir(), &bundle, &task.log)?;
     machine.switch_on()?;
