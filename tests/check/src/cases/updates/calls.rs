@@ -46,8 +46,6 @@ pub struct Ended {
     pub code: String,
     /// The sentence of its failure.
     pub sentence: String,
-    /// Its document, and what was said about updates right after it.
-    pub task: Value,
 }
 
 /// Waits until a task is over.
@@ -60,7 +58,7 @@ pub fn ended(console: &Console, task: &str, limit: Duration) -> Result<Ended, St
         let document = console.expect("GET", &format!("/api/tasks/{task}"), None, &[200])?.json();
         if document["state"] != "running" {
             let told = document_fault(&document);
-            return Ok(Ended { done: document["state"] == "done", code: told.0, sentence: told.1, task: document });
+            return Ok(Ended { done: document["state"] == "done", code: told.0, sentence: told.1 });
         }
         if Instant::now() > until {
             return Err(format!("the task did not end within {} s: {document}", limit.as_secs()));
@@ -90,7 +88,7 @@ pub fn run(console: &Console, method: &str, path: &str, body: Option<&Value>, li
         let detail = &said["detail"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let sentence = format!("{} {}", text(&detail["message"]), text(&detail["hint"])).trim().to_owned();
-        return Ok(Ended { done: reply.status == 200, code: text(&detail["code"]), sentence, task: said });
+        return Ok(Ended { done: reply.status == 200, code: text(&detail["code"]), sentence });
     }
     let task = said["task"].as_str().ok_or_else(|| format!("{method} {path} began no task: {said}"))?;
     ended(console, task, limit)

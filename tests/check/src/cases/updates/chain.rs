@@ -42,8 +42,6 @@ pub struct Bench {
 /// What was seen of one good update.
 #[derive(Clone, Debug)]
 pub struct Trip {
-    /// The version it led to.
-    pub to: String,
     /// Bytes of the image.
     pub image: u64,
     /// Bytes the server sent for it.
@@ -224,7 +222,6 @@ impl Bench {
         }
         let boot = machine.plain_boot();
         let trip = Trip {
-            to: build.version().to_owned(),
             image,
             sent,
             install,

@@ -16,6 +16,11 @@ use super::works::Build;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 
+/// The channel folder of these cases. The box follows it as the channel "stable"; other boxes of the run have a folder of their own, because a
+/// floor never goes down in one.
+pub const FOLDER: &str = "refusals";
+/// The floor of every release in it.
+pub const FLOOR: &str = "2.0.9";
 /// Bytes of a file that stands for an image: three parts.
 const DUMMY: usize = 9 << 20;
 
@@ -39,8 +44,8 @@ pub fn at_site(
 pub fn believed(site: &mut Site<'_>, version: &str, result: &mut CaseResult) -> Result<(u64, String), String> {
     let image = site.dummy(version, DUMMY)?;
     let release = site.next_release();
-    site.publisher().publish("stable", &Wanted::version(release, vec![Target::os(version, &image)]))?;
-    site.follow("stable", "off")?;
+    site.publisher().publish(FOLDER, &Wanted { floor: FLOOR, ..Wanted::version(release, vec![Target::os(version, &image)]) })?;
+    site.follow(FOLDER, "off")?;
     let ended = calls::check(&site.console())?;
     let document = calls::document(&site.console())?;
     result.expect(ended.done && document["release"] == release, format!("release {release} is believed ({} {})", document["release"], ended.sentence));
@@ -49,8 +54,11 @@ pub fn believed(site: &mut Site<'_>, version: &str, result: &mut CaseResult) -> 
 
 /// `ref-wrong-key`
 pub fn wrong_key(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    if !on_this_machine(task) {
+        super::refused_files::image(Build::Stranger, &["rauc_refused", "rauc_failed"], stage, task, result)?;
+    }
     at_site(stage, task, result, |site, stage, task, result| {
-        believed(site, "2.0.1", result)?;
+        believed(site, "2.11.0", result)?;
         let stranger = site.stranger(stage, "stranger", &[], &task.log)?;
         let image = site.dummy("3.0.0", DUMMY)?;
         let wanted = Wanted::version(site.next_release() + 100, vec![Target::os("3.0.0", &image)]);
@@ -60,16 +68,15 @@ pub fn wrong_key(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Res
         site.expect_refused("a release signed by other keys", &["not_signed_by_us"], result)?;
         let bundle = fs::read(stranger.bundle(&channel, "theirs")?).map_err(|e| format!("the stranger's bundle: {e}"))?;
         site.expect_bundle_refused("their bundle", &bundle, &["root_forked", "not_signed_by_us"], &[], result)?;
-        site.follow("stable", "off").map(drop)
-    })?;
-    if on_this_machine(task) { Ok(()) } else { super::refused_files::image(Build::Stranger, &["rauc_signature", "signature"], stage, task, result) }
+        site.follow(FOLDER, "off").map(drop)
+    })
 }
 
 /// `ref-threshold`
 pub fn threshold(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    at_site(stage, task, result, |site, stage, task, result| {
-        believed(site, "2.0.2", result)?;
-        let good = site.publisher().channel("stable");
+    at_site(stage, task, result, |site, _, _, result| {
+        believed(site, "2.12.0", result)?;
+        let good = site.publisher().channel(FOLDER);
 
         // One of two root keys signs a new root.
         let few = site.serve_copy(&good, "stable-few")?;
@@ -91,18 +98,17 @@ pub fn threshold(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Res
         fs::write(&stamp, doubled(&text)?).map_err(|e| format!("{}: {e}", stamp.display()))?;
         site.follow("stable-twice", "off")?;
         site.expect_refused("a timestamp with one signature twice", &["duplicate_signature"], result)?;
-        let _ = (stage, task);
-        site.follow("stable", "off").map(drop)
+        site.follow(FOLDER, "off").map(drop)
     })
 }
 
 /// `ref-rollback-meta`
 pub fn rollback_meta(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     at_site(stage, task, result, |site, _, _, result| {
-        believed(site, "2.0.3", result)?;
-        let old = site.serve_copy(&site.publisher().channel("stable"), "stable-old")?;
+        believed(site, "2.13.0", result)?;
+        let old = site.serve_copy(&site.publisher().channel(FOLDER), "stable-old")?;
         let old_bundle = fs::read(site.publisher().bundle(&old, "old")?).map_err(|e| format!("the old bundle: {e}"))?;
-        believed(site, "2.0.4", result)?;
+        believed(site, "2.14.0", result)?;
         site.follow("stable-old", "off")?;
         site.expect_refused("the release before the newest", &["older_than_seen"], result)?;
         site.expect_bundle_refused("its bundle", &old_bundle, &["older_than_seen"], &["already seen"], result)?;
@@ -118,19 +124,15 @@ pub fn rollback_meta(stage: &mut Stage, task: &Task, result: &mut CaseResult) ->
         site.publisher().publish("stable-expired", &expired)?;
         site.follow("stable-expired", "off")?;
         site.expect_refused("an old release that is expired, too", &["older_than_seen", "expired"], result)?;
-        site.follow("stable", "off").map(drop)
+        site.follow(FOLDER, "off").map(drop)
     })
 }
 
 /// `ref-rollback-os`
 pub fn rollback_os(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     at_site(stage, task, result, |site, _, _, result| {
-        let image = site.dummy("2.1.0", DUMMY)?;
-        let release = site.next_release();
-        site.publisher().publish("stable", &Wanted { floor: "2.0.9", ..Wanted::version(release, vec![Target::os("2.1.0", &image)]) })?;
-        site.follow("stable", "off")?;
-        let ended = calls::check(&site.console())?;
-        result.expect(ended.done, format!("a release that raises the floor to 2.0.9 is believed ({})", ended.sentence));
+        believed(site, "2.15.0", result)?;
+        result.note(format!("its floor is {FLOOR}"));
         // A publisher that forgot its own floor, in a folder of its own, or the tool would say so.
         let old = site.dummy("2.0.5", DUMMY)?;
         let release = site.next_release();
@@ -153,7 +155,7 @@ pub fn rollback_os(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
         let bundle = fs::read(site.publisher().bundle(&channel, "floor")?).map_err(|e| format!("the bundle: {e}"))?;
         site.expect_bundle_refused("its bundle", &bundle, &[], &["2.0.9"], result)?;
         // The usual channel is the newest again.
-        believed(site, "2.1.1", result).map(drop)
+        believed(site, "2.15.1", result).map(drop)
     })
 }
 
@@ -161,12 +163,12 @@ pub fn rollback_os(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
 pub fn freeze(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     at_site(stage, task, result, |site, _, _, result| {
         // What the box has seen tells it the time; then the channel stops being refreshed.
-        let (release, _) = believed(site, "2.1.2", result)?;
+        let (release, _) = believed(site, "2.16.0", result)?;
         let keys = site.publisher().keys().display().to_string();
-        let channel = site.publisher().channel("stable").display().to_string();
+        let channel = site.publisher().channel(FOLDER).display().to_string();
         let month_ago = (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * 30)).to_string();
         site.publisher().run(&["refresh", "--keys", &keys, "--channel", &channel, "--days", "7", "--at", &month_ago])?;
-        site.follow("stable", "install")?;
+        site.follow(FOLDER, "install")?;
         let before = site.still()?;
         calls::check(&site.console())?;
         let document = calls::document(&site.console())?;
@@ -181,7 +183,7 @@ pub fn freeze(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
         site.expect_still(&before, "a stale channel", result)?;
         result.expect(site.console().http.get("/healthz")?.status == 200, "the box serves on");
         site.publisher().run(&["refresh", "--keys", &keys, "--channel", &channel])?;
-        site.follow("stable", "off")?;
+        site.follow(FOLDER, "off")?;
         let ended = calls::check(&site.console())?;
         let document = calls::document(&site.console())?;
         result.expect(ended.done && document["stale"].is_null(), format!("refreshed, it is alive again ({} {})", document["stale"], ended.sentence));
@@ -192,33 +194,33 @@ pub fn freeze(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
 /// `ref-mix`
 pub fn mix(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     at_site(stage, task, result, |site, _, _, result| {
-        believed(site, "2.1.3", result)?;
-        let other = site.serve_copy(&site.publisher().channel("stable"), "stable-mixed")?;
-        let (release, _) = believed(site, "2.1.4", result)?;
+        believed(site, "2.17.0", result)?;
+        let other = site.serve_copy(&site.publisher().channel(FOLDER), "stable-mixed")?;
+        let (release, _) = believed(site, "2.18.0", result)?;
         // The new timestamp with the old release under the new one's name.
-        let good = site.publisher().channel("stable");
+        let good = site.publisher().channel(FOLDER);
         let said = |e: std::io::Error| format!("mixing two releases: {e}");
         fs::copy(good.join("metadata/timestamp.json"), other.join("metadata/timestamp.json")).map_err(said)?;
         fs::rename(other.join(format!("metadata/release.{}.json", release - 1)), other.join(format!("metadata/release.{release}.json"))).map_err(said)?;
         site.follow("stable-mixed", "off")?;
         site.expect_refused("a timestamp with the release before it", &["not_pinned"], result)?;
 
-        let image = site.dummy("2.2.0", DUMMY)?;
+        let image = site.dummy("2.19.0", DUMMY)?;
         let release = site.next_release();
         let _older = fs::remove_dir_all(site.publisher().channel("beta"));
-        let channel = site.publisher().publish("beta", &Wanted { channel: "beta", ..Wanted::version(release, vec![Target::os("2.2.0", &image)]) })?;
+        let channel = site.publisher().publish("beta", &Wanted { channel: "beta", ..Wanted::version(release, vec![Target::os("2.19.0", &image)]) })?;
         site.follow("beta", "off")?;
         site.expect_refused("a release of the channel beta", &["other_channel"], result)?;
         let bundle = fs::read(site.publisher().bundle(&channel, "beta")?).map_err(|e| format!("the bundle: {e}"))?;
         site.expect_bundle_refused("its bundle", &bundle, &["other_channel"], &["beta", "stable"], result)?;
-        site.follow("stable", "off").map(drop)
+        site.follow(FOLDER, "off").map(drop)
     })?;
     // A box of another product than its publisher's: no machine is one.
     let mut site = Site::host_born(stage, task, "lm-warden-arm64", super::publisher::COMPATIBLE)?;
-    let image = site.dummy("2.2.1", DUMMY)?;
+    let image = site.dummy("2.20.0", DUMMY)?;
     let release = site.next_release();
-    site.publisher().publish("stable", &Wanted::version(release, vec![Target::os("2.2.1", &image)]))?;
-    site.follow("stable", "off")?;
+    site.publisher().publish(FOLDER, &Wanted::version(release, vec![Target::os("2.20.0", &image)]))?;
+    site.follow(FOLDER, "off")?;
     site.expect_refused("a release of another product", &["other_product"], result)
 }
 

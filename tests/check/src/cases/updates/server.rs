@@ -37,8 +37,6 @@ pub enum Fault {
     IgnoresRange,
     /// This status and no file.
     Status(u16),
-    /// Nothing comes after the headers until the client gives up.
-    Silent,
 }
 
 /// A request that came.
@@ -52,8 +50,8 @@ pub struct Asked {
     pub status: u16,
     /// Bytes of the body that were sent.
     pub sent: u64,
-    /// When it came, since the server began.
-    pub at: Duration,
+    /// How long it took.
+    pub took: Duration,
 }
 
 struct Rule {
@@ -85,7 +83,7 @@ impl ChannelServer {
         let port = listener.local_addr().map_err(|e| e.to_string())?.port();
         let state = Arc::new(Mutex::new(State { folder: folder.to_owned(), rules: Vec::new(), asked: Vec::new() }));
         let stop = Arc::new(AtomicBool::new(false));
-        let (kept, ending, log, began) = (state.clone(), stop.clone(), log.clone(), Instant::now());
+        let (kept, ending, log) = (state.clone(), stop.clone(), log.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if ending.load(Ordering::Relaxed) {
@@ -93,7 +91,7 @@ impl ChannelServer {
                 }
                 let (kept, ending, log) = (kept.clone(), ending.clone(), log.clone());
                 std::thread::spawn(move || {
-                    if let Err(why) = serve(stream, &kept, &ending, began, &log) {
+                    if let Err(why) = serve(stream, &kept, &ending, &log) {
                         log.line(format!("channel server: {why}"));
                     }
                 });
@@ -114,11 +112,6 @@ impl ChannelServer {
         format!("http://{HOST}:{}", self.port)
     }
 
-    /// Serves another folder from now on.
-    pub fn serve(&self, folder: &Path) {
-        folder.clone_into(&mut self.lock().folder);
-    }
-
     /// Answers for paths that contain `part` go wrong from now on, `times` times.
     pub fn fault(&self, part: &str, fault: Fault, times: u32) {
         self.lock().rules.push(Rule { part: part.to_owned(), fault, times });
@@ -130,7 +123,6 @@ impl ChannelServer {
     }
 
     /// What was asked for since the last call.
-    #[must_use]
     pub fn take_asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.lock().asked)
     }
@@ -183,11 +175,11 @@ fn read_request(stream: &TcpStream) -> std::io::Result<Option<Request>> {
     }
 }
 
-fn serve(mut stream: TcpStream, state: &Mutex<State>, ending: &AtomicBool, began: Instant, log: &CaseLog) -> std::io::Result<()> {
+fn serve(mut stream: TcpStream, state: &Mutex<State>, ending: &AtomicBool, log: &CaseLog) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     stream.set_write_timeout(Some(Duration::from_secs(60)))?;
     let Some(request) = read_request(&stream)? else { return Ok(()) };
-    let at = began.elapsed();
+    let began = Instant::now();
     let path = request.path.split('?').next().unwrap_or_default().to_owned();
     let (file, fault) = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,8 +191,9 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>, ending: &AtomicBool, began
         });
         (file, fault)
     };
-    let mut asked = Asked { path: path.clone(), range: request.range.clone(), status: 0, sent: 0, at };
+    let mut asked = Asked { path: path.clone(), range: request.range.clone(), status: 0, sent: 0, took: Duration::ZERO };
     let result = answer(&mut stream, &request, &file, fault, ending, &mut asked);
+    asked.took = began.elapsed();
     log.line(format!("channel server: {path} {:?} {fault:?} -> {} {} bytes", asked.range, asked.status, asked.sent));
     state.lock().unwrap_or_else(PoisonError::into_inner).asked.push(asked);
     result
@@ -264,7 +257,6 @@ fn send(
     let mut buffer = vec![0; CHUNK];
     let stop_at = match fault {
         Some(Fault::CutAfter(bytes) | Fault::ResetAfter(bytes)) => bytes.min(length),
-        Some(Fault::Silent) => 0,
         _ => length,
     };
     while asked.sent < stop_at && !ending.load(Ordering::Relaxed) {
@@ -295,11 +287,6 @@ fn send(
                 stream.write_all(&buffer)?;
                 asked.sent += CHUNK as u64;
             }
-        }
-        Some(Fault::Silent) => {
-            let mut nothing = [0];
-            // Ends when the client does, or after the timeout of the stream.
-            let _gone = stream.read(&mut nothing);
         }
         _ => {}
     }
