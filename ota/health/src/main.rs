@@ -92,7 +92,9 @@ fn told<T>(cause: &warden_update_record::FileError) -> Option<T> {
 
 /// Time since the gate's first start in this boot.
 fn spent() -> Result<Duration, String> {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map(Duration::from).map_err(|errno| errno.to_string())?;
+    let uptime = std::fs::read_to_string("/proc/uptime").map_err(|cause| format!("/proc/uptime: {cause}"))?;
+    let seconds: f64 = uptime.split(' ').next().and_then(|word| word.parse().ok()).ok_or("/proc/uptime holds no number")?;
+    let now = Duration::try_from_secs_f64(seconds).map_err(|cause| format!("/proc/uptime: {cause}"))?;
     match std::fs::read_to_string(STARTED) {
         Ok(text) => Ok(text.trim().parse().map_or(Duration::ZERO, |first| now.saturating_sub(Duration::from_millis(first)))),
         Err(cause) if cause.kind() == ErrorKind::NotFound => {
