@@ -9,7 +9,7 @@ use std::{
 use sha2::{Digest, Sha256};
 
 /// Own files, as they lie in `web/assets`.
-const OWN: &[&str] = &["tokens.css", "console.css", "console.js", "chat.js", "mark.svg"];
+const OWN: &[&str] = &["tokens.css", "console.css", "console.js", "chat.js", "upload.js", "mark.svg"];
 
 /// One row per file: a name for templates, the URL, the content type, the bytes.
 pub fn generate(own: &Path, fetched: &Path) -> Result<String, String> {

@@ -31,6 +31,7 @@ mod setup;
 mod shell;
 mod storage;
 mod system;
+mod updates;
 mod visit;
 mod wording;
 
@@ -57,6 +58,7 @@ use warden_domain::{
     storage::{Imports, ModelDisks, Storage},
     tasks::Tasks,
     time::Time,
+    update::Updates,
 };
 
 pub use front::fingerprint_page;
@@ -97,6 +99,8 @@ pub struct WebParts {
     pub imports: Arc<dyn Imports>,
     /// Long work.
     pub tasks: Tasks,
+    /// Updates.
+    pub updates: Arc<dyn Updates>,
     /// Requests in flight, for the strip and for what an unload would stop.
     pub flights: Arc<dyn InFlight>,
     /// What is wrong with the box.
@@ -178,6 +182,17 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/storage/sources/{key}", get(storage::import::page).post(storage::import::submit))
         .route("/ui/storage/tasks/{id}/cancel", post(storage::import::cancel))
         .route("/ui/live/storage", get(live::storage))
+        .route("/ui/updates", get(updates::page).post(updates::act::save))
+        .route("/ui/updates/check", post(updates::act::check))
+        .route("/ui/updates/continue", post(updates::act::go_on))
+        .route("/ui/updates/cancel", post(updates::act::cancel))
+        .route("/ui/updates/install/{sha256}", get(updates::act::ask_install).post(updates::act::install))
+        .route("/ui/updates/restart", get(updates::act::ask_restart).post(updates::act::restart))
+        .route("/ui/updates/go-back", get(updates::act::ask_back).post(updates::act::back))
+        .route("/ui/updates/uploads/{id}/take", post(updates::act::take))
+        .route("/ui/updates/uploads/{id}/drop", post(updates::act::throw_away))
+        .route("/ui/updates/sticks/{key}", post(updates::act::stick))
+        .route("/ui/live/updates", get(live::updates))
         .route("/ui/live/home", get(live::home))
         .route("/ui/live/models", get(live::models))
         .route("/ui/live/models/{id}", get(live::model))

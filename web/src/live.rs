@@ -24,7 +24,7 @@ use tokio::{
 use warden_access::http::COOKIE;
 use warden_domain::{Problem, change::Topic, ids::ModelId};
 
-use crate::{Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, visit::Guest};
+use crate::{Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates, visit::Guest};
 
 /// Even without news a page is looked at again this often, because times pass and requests come and go.
 const TICK: Duration = Duration::from_secs(1);
@@ -149,6 +149,15 @@ pub(crate) async fn network(State(web): State<Web>, headers: HeaderMap, guest: G
 pub(crate) async fn storage(State(web): State<Web>, headers: HeaderMap, guest: Guest) -> Response {
     line(web, guest, &headers, |web, guest| async move {
         let page = storage::list::List::look(&web, &guest).await?;
+        frame(Some(page.shell()), Some(&page.as_live()))
+    })
+    .await
+}
+
+/// `GET /ui/live/updates`
+pub(crate) async fn updates(State(web): State<Web>, headers: HeaderMap, guest: Guest) -> Response {
+    line(web, guest, &headers, |web, guest| async move {
+        let page = updates::Page::look(&web, &guest).await?;
         frame(Some(page.shell()), Some(&page.as_live()))
     })
     .await

@@ -7,6 +7,7 @@ use warden_domain::{
     issue::IssueBoard,
     key::Key,
     model::Model,
+    update::{UpdatePhase, UpdateView},
 };
 
 use crate::{Web, catalogue::Text, issues};
@@ -32,7 +33,23 @@ pub(crate) async fn look(web: &Web, models: &[Model], t: &'static Text) -> Resul
     let disk =
         |body| Need { kind: "failed", icon: "storage", title: t.need_disk.to_owned(), body, action: t.need_disk_go, href: "/ui/storage".to_owned() };
     found.splice(0..0, degraded.into_iter().map(disk));
+    found.extend(update(&web.updates.view().await, t));
     Ok(found)
+}
+
+/// What waits for somebody about updates: a restart, an install, a newer system.
+fn update(view: &UpdateView, t: &'static Text) -> Option<Need> {
+    let version = view.attempt.as_ref().map_or("", |attempt| attempt.version.as_str());
+    let newer = view.offers.iter().find(|offer| offer.kind == "os" && offer.direction == "newer" && offer.refused.is_none());
+    let newer = newer.filter(|offer| offer.failed_before.is_none());
+    match (view.phase, newer) {
+        (UpdatePhase::Staged, _) => Some(next("updates", &t.need_update_staged(version), t.need_update_staged_body, t.need_update_go, "/ui/updates")),
+        (UpdatePhase::Verified, _) => Some(next("updates", &t.need_update_here(version), t.need_update_here_body, t.need_update_go, "/ui/updates")),
+        (UpdatePhase::Idle | UpdatePhase::Confirmed | UpdatePhase::RolledBack, Some(offer)) => {
+            Some(next("updates", &t.need_update_new(&offer.version), t.need_update_new_body, t.need_update_go, "/ui/updates"))
+        }
+        _ => None,
+    }
 }
 
 /// Issues in their own order, then next steps.

@@ -49,6 +49,7 @@ const NAV: &[NavRow] = &[
     ("/ui/keys", "keys", |t| t.nav_keys),
     ("/ui/network", "network", |t| t.nav_network),
     ("/ui/storage", "storage", |t| t.nav_storage),
+    ("/ui/updates", "updates", |t| t.nav_updates),
     ("/ui/tls", "lock", |t| t.nav_tls),
     ("/ui/system", "system", |t| t.nav_system),
 ];

@@ -22,6 +22,7 @@ mod system;
 mod tasks;
 mod time;
 mod tokens;
+mod updates;
 
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ use warden_domain::{
     storage::{Imports, ModelDisks, Storage},
     tasks::Tasks,
     time::Time,
+    update::Updates,
 };
 use warden_gateway::Gateway;
 
@@ -88,6 +90,8 @@ pub struct ApiParts {
     pub imports: Arc<dyn Imports>,
     /// Long work.
     pub tasks: Tasks,
+    /// Updates.
+    pub updates: Arc<dyn Updates>,
     /// News for event streams.
     pub changes: Changes,
     /// For the console's own chat.
@@ -141,6 +145,16 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(tasks::list))
         .routes(routes!(tasks::show))
         .routes(routes!(tasks::cancel))
+        .routes(routes!(updates::show, updates::configure))
+        .routes(routes!(updates::check))
+        .routes(routes!(updates::install))
+        .routes(routes!(updates::restart))
+        .routes(routes!(updates::cancel))
+        .routes(routes!(updates::go_back))
+        .routes(routes!(updates::open_upload))
+        .routes(routes!(updates::show_upload, updates::put_upload, updates::drop_upload))
+        .routes(routes!(updates::take_upload))
+        .routes(routes!(updates::from_stick))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
         .routes(routes!(network::show))

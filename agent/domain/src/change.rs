@@ -26,6 +26,8 @@ pub enum Topic {
     Storage,
     /// Long work: begun, further, over.
     Tasks,
+    /// Updates: offered, fetched, installed, tried.
+    Updates,
 }
 
 /// The bulletin board of the agent; cheap to clone.

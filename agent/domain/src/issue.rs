@@ -100,6 +100,10 @@ codes! {
     ClockNotSynchronised = "clock_not_synchronised", Warning, 900;
     /// The box gave up the other system slot and runs the older system.
     BootFellBack = "boot_fell_back", Error, 0;
+    /// The update channel was not refreshed in time.
+    ChannelStale = "channel_stale", Warning, 0;
+    /// An update did not work and does not go on by itself.
+    UpdateFailed = "update_failed", Warning, 0;
     /// The firmware does not check what it starts.
     SecureBootOff = "secure_boot_off", Warning, 0;
     /// The certificate of the encrypted port ends soon and was not made anew.

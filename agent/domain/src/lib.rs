@@ -25,6 +25,7 @@ pub mod storage;
 pub mod tasks;
 pub mod time;
 pub mod units;
+pub mod update;
 pub mod usage;
 
 pub use problem::{Problem, ProblemKind};

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use warden_bootslot::durable;
 
-/// The most bytes of a document; more is damage.
+/// The most bytes of a document that does not say otherwise.
 pub const MAX_BYTES: u64 = 256 * 1024;
 /// Other programs read them: nothing in them is secret.
 const MODE: u32 = 0o644;
@@ -21,6 +21,8 @@ const PLAIN: i32 = 0o400_000 | 0o4_000;
 pub trait Document: Serialize + DeserializeOwned {
     /// The file's name.
     const FILE: &'static str;
+    /// The most bytes of it; more is damage.
+    const MAX: u64 = MAX_BYTES;
 }
 
 /// Why a document was not read or written.
@@ -49,7 +51,7 @@ pub enum FileError {
 /// Reads a document from its folder; `None` when it is not there.
 ///
 /// # Errors
-/// It cannot be read, is larger than [`MAX_BYTES`], or is no such document.
+/// It cannot be read, is larger than it may be, or is no such document.
 pub fn read<D: Document>(folder: &Path) -> Result<Option<D>, FileError> {
     let path = folder.join(D::FILE);
     let failed = |source| FileError::Io { path: path.clone(), doing: "read", source };
@@ -63,9 +65,9 @@ pub fn read<D: Document>(folder: &Path) -> Result<Option<D>, FileError> {
         return Err(damaged("it is no plain file".to_owned()));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(damaged(format!("it has more than {MAX_BYTES} bytes")));
+    file.take(D::MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > D::MAX {
+        return Err(damaged(format!("it has more than {} bytes", D::MAX)));
     }
     serde_json::from_slice(&bytes).map(Some).map_err(|cause| damaged(cause.to_string()))
 }

@@ -106,6 +106,9 @@ pub struct Attempt {
     pub asked: Asked,
     /// When it began.
     pub began_at: Timestamp,
+    /// How often the write of the slot was cut off and begun again.
+    #[serde(default)]
+    pub interruptions: u32,
 }
 
 /// Why an attempt ended in the old system.

@@ -18,6 +18,7 @@ fn attempt() -> Attempt {
         origin: Origin::Channel,
         asked: Asked::Person,
         began_at: Timestamp::UNIX_EPOCH,
+        interruptions: 0,
     }
 }
 

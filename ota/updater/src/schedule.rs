@@ -1,0 +1,109 @@
+//! The clock of the room: asks the channel when it is time, and does what the policy says, whenever nobody else has the turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use warden_domain::clock;
+use warden_trust::{Asked as TrustAsked, reach};
+use warden_update_record::{Asked, Origin, Phase};
+
+use crate::host::number;
+use crate::policy::{self, Act, OfferFacts, Situation};
+use crate::room::UpdateRoom;
+use crate::work::Through;
+
+/// How often it looks.
+const TICK: Duration = Duration::from_secs(20);
+
+impl UpdateRoom {
+    /// Begins to work: finds out where the update stands, then follows the clock until the agent ends.
+    pub fn start(self: &Arc<Self>) {
+        let room = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(fault) = room.settle().await {
+                tracing::error!(%fault, "the update before this start could not be settled");
+                room.set_trouble(&fault).await;
+            }
+            let mut tick = tokio::time::interval(TICK);
+            tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tick.tick().await;
+                room.turn_of_the_clock().await;
+            }
+        });
+    }
+
+    /// One look of the clock. Whatever goes wrong is told where it went wrong; the next look comes anyway.
+    pub async fn turn_of_the_clock(self: &Arc<Self>) {
+        let settings = self.settings();
+        let last = self.with(|known| known.channel.asked_at.map(|at| (at, known.channel.fault.is_none())));
+        if policy::check_due(&settings, last, self.started, &self.machine.id, clock::now())
+            && let Ok(_turn) = self.take_turn()
+        {
+            // Its fault is kept with the channel and shown from there.
+            let _told_elsewhere = self.look().await;
+        }
+        if let Some(act) = self.due() {
+            self.act(act).await;
+        }
+    }
+
+    fn due(&self) -> Option<Act> {
+        let offer = self.offer_facts();
+        let (settings, record) = (self.settings(), self.record());
+        let (fault, passes) = self.with(|known| (known.trouble.fault.clone(), known.trouble.passes));
+        let situation = Situation {
+            settings: &settings,
+            phase: record.phase(),
+            asked: record.attempt().map(|attempt| attempt.asked),
+            offer: offer.as_ref(),
+            broke_off: self.broke_off(),
+            gave_up: fault.is_some() && !passes,
+            now: clock::now(),
+        };
+        match policy::act(&situation) {
+            Act::Wait(_) => None,
+            act => Some(act),
+        }
+    }
+
+    /// The newest system of the release, as the policy weighs it.
+    fn offer_facts(&self) -> Option<OfferFacts> {
+        let accepted = self.accepted()?;
+        let installed = self.installed();
+        let (entry, direction) = accepted.best_os(&installed)?;
+        let failed = self.with(|known| known.failed.clone());
+        Some(OfferFacts {
+            direction,
+            reach: reach(&entry.waves, &self.machine.id, &accepted.release.channel, accepted.release.version, clock::now()),
+            fresh: self.freshness(),
+            quarantine: failed.may_try(&entry.sha256, &number(&entry.version), TrustAsked::Automatic),
+        })
+    }
+
+    async fn act(self: &Arc<Self>, act: Act) {
+        let Ok(turn) = self.take_turn() else { return };
+        let through = if self.settings().automatic == warden_domain::update::Automatic::Install { Through::Staged } else { Through::Verified };
+        let by_person = self.record().attempt().is_some_and(|attempt| attempt.asked == Asked::Person);
+        let outcome = match act {
+            Act::Wait(_) => return,
+            Act::Begin => match self.choose(None, Asked::Automatic) {
+                Ok((_, entry)) => self.begin(turn, &entry, Origin::Channel, Asked::Automatic, through).await.map(drop),
+                Err(fault) => Err(fault),
+            },
+            // A person who said "install" meant all of it, however often the line breaks.
+            Act::Fetch => self.go_on(turn, if by_person { Through::Staged } else { through }).map(drop),
+            Act::Install => self.go_on(turn, Through::Staged).map(drop),
+            Act::Restart => {
+                drop(turn);
+                self.try_it().await.map_err(Into::into)
+            }
+        };
+        if let Err(fault) = outcome {
+            tracing::warn!(%fault, ?act, phase = self.record().phase().name(), "the box did not go on with its update by itself");
+            if self.record().phase() != Phase::Idle {
+                self.set_trouble(&fault).await;
+            }
+        }
+    }
+}

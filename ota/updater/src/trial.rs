@@ -1,0 +1,222 @@
+//! Around the restart into a new system: what is written before it, what a start makes of the record, and the wait for the health gate.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use warden_domain::{Problem, ProblemKind, clock};
+use warden_update_record::{Before, Outcome, Phase, Record, Verdict};
+
+use crate::fault::Fault;
+use crate::host::number;
+use crate::install::{target, target_facts};
+use crate::machine::Event;
+use crate::preflight;
+use crate::room::{UpdateRoom, blocking};
+use crate::start::{MOST_INTERRUPTIONS, StartFacts, TargetFacts, Then, at_start, verdict_on};
+use crate::work::Through;
+
+/// How often the gate's word is looked for.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long requests may end before a restart that somebody asked for.
+const QUIET: Duration = Duration::from_secs(30);
+
+impl UpdateRoom {
+    /// Finds out where the update stands after a start, and goes on with it.
+    pub(crate) async fn settle(self: &Arc<Self>) -> Result<(), Fault> {
+        let turn = self.turn.clone().lock_owned().await;
+        let record = self.record();
+        let target = if record.phase() == Phase::Installing { self.after_install().await } else { None };
+        let (health, boot) = (self.places.health.clone(), self.places.boot.clone());
+        let (verdict, fallback) = blocking(move || {
+            let verdict = warden_update_record::read::<Verdict>(&health).unwrap_or_else(|fault| {
+                tracing::warn!(%fault, "the health check's verdict cannot be read");
+                None
+            });
+            Ok((verdict, warden_update_record::read(&boot).ok().flatten()))
+        })
+        .await?;
+        let facts = StartFacts {
+            running: self.machine.slot,
+            boot_id: self.machine.boot_id.clone(),
+            verdict: verdict.clone(),
+            fallback,
+            target,
+            now: clock::now(),
+        };
+        self.with(|known| known.verdict = verdict);
+        let start = at_start(&record, &facts);
+        if start.record != record {
+            self.put(start.record.clone()).await?;
+        }
+        match start.then {
+            Then::Nothing | Then::Fetch => {}
+            Then::Install => {
+                self.go_on(turn, Through::Staged)?;
+            }
+            Then::GaveUp => self.set_trouble(&Fault::CutOff { times: MOST_INTERRUPTIONS + 1 }).await,
+            Then::AwaitVerdict => {
+                let room = Arc::clone(self);
+                tokio::spawn(async move { room.await_verdict().await });
+            }
+            Then::TellGood => self.tell_good(&start.record).await,
+            Then::TellBad => self.tell_bad(&start.record).await,
+        }
+        Ok(())
+    }
+
+    /// What RAUC says about the slot of an install that was under way; waits while it is still at work.
+    async fn after_install(&self) -> Option<TargetFacts> {
+        let rauc = self.host.rauc().await.ok()?;
+        let begun = Instant::now();
+        while rauc.busy().await.ok()? && begun.elapsed() < self.stall {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let (name, _) = target(&rauc.slots().await.ok()?).ok()?;
+        target_facts(&rauc, &name).await.ok()
+    }
+
+    async fn await_verdict(self: Arc<Self>) {
+        loop {
+            let record = self.record();
+            if record.phase() != Phase::Trial {
+                return;
+            }
+            let health = self.places.health.clone();
+            let verdict = blocking(move || Ok(warden_update_record::read::<Verdict>(&health)?)).await.ok().flatten();
+            if self.with(|known| std::mem::replace(&mut known.verdict, verdict.clone()) != verdict) {
+                self.told();
+            }
+            if verdict_on(&record, verdict.as_ref()).is_some_and(|v| v.outcome == Outcome::Good) {
+                let _turn = self.turn.clone().lock_owned().await;
+                match self.step(Event::FoundGood { at: clock::now() }).await {
+                    Ok(record) => self.tell_good(&record).await,
+                    Err(fault) => tracing::error!(%fault, "the end of the trial cannot be noted; it is tried again"),
+                }
+            }
+            // A bad verdict is followed by the gate's own restart; there is nothing to do here.
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn tell_good(&self, record: &Record) {
+        let Some(attempt) = record.attempt() else { return };
+        let failed = self.with(|known| known.failed.clone()).confirmed(&number(&attempt.entry.version));
+        if let Err(fault) = self.store_failed(failed).await {
+            tracing::error!(%fault, "the list of failed systems cannot be written");
+        }
+        self.clear_trouble().await;
+        self.note("confirmed", &attempt.entry.version, &attempt.running.version, None).await;
+        self.host.confirmed().await;
+    }
+
+    async fn tell_bad(&self, record: &Record) {
+        let Record::RolledBack { attempt, reason, at, .. } = record else { return };
+        let version = &attempt.entry.version;
+        if let Ok(digest) = attempt.entry.sha256.parse() {
+            let failed = self.with(|known| known.failed.clone()).with(digest, number(version), &reason.sentence, *at);
+            if let Err(fault) = self.store_failed(failed).await {
+                tracing::error!(%fault, "the list of failed systems cannot be written");
+            }
+        }
+        self.note("rolled_back", version, &attempt.running.version, Some(reason.sentence.clone())).await;
+    }
+
+    /// Writes down how the box is, for the gate of the new system.
+    pub(crate) async fn write_before(&self) -> Result<(), Fault> {
+        let record = self.record();
+        let (Some(attempt), Some(target_slot), Some(slot)) = (record.attempt(), record.target_slot(), self.machine.slot) else { return Ok(()) };
+        let facts = self.host.before().await;
+        let before = Before {
+            transaction: attempt.transaction.clone(),
+            slot,
+            version: self.machine.version.clone(),
+            target_slot,
+            target_version: attempt.entry.version.clone(),
+            management_addresses: facts.management_addresses,
+            console_port: facts.console_port,
+            data_uuid: facts.data_uuid,
+            served_models: facts.served_models,
+            gpu_count: facts.gpu_count,
+            gpu_driver: facts.gpu_driver,
+            at: Some(clock::now()),
+        };
+        let keep = self.keep.clone();
+        blocking(move || Ok(keep.write_before(&before)?)).await
+    }
+
+    /// Restarts into the staged system.
+    pub(crate) async fn try_it(&self) -> Result<(), Problem> {
+        let turn = self.take_turn()?;
+        if self.record().phase() != Phase::Staged {
+            return Err(Problem::new(ProblemKind::Conflict, "No new system waits for a restart.").hint("Install one first."));
+        }
+        preflight::restart(&self.work_of_others())?;
+        self.quiet().await;
+        let gone = async {
+            self.write_before().await?;
+            self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await
+        };
+        gone.await.map_err(|fault| fault.problem())?;
+        let restarted = self.host.restart().await;
+        if restarted.is_err() {
+            self.step(Event::NotRestarted).await.map_err(|fault| fault.problem())?;
+        }
+        drop(turn);
+        restarted
+    }
+
+    /// Somebody restarts the machine by another door: what is staged is tried then.
+    pub(crate) async fn about_to_restart(&self) {
+        if self.record().phase() != Phase::Staged {
+            return;
+        }
+        // Something long may have the turn, such as the transfer of a model; a restart does not wait for it.
+        let _turn = tokio::time::timeout(LOOK, self.turn.clone().lock_owned()).await.ok();
+        let gone = async {
+            self.write_before().await?;
+            self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await
+        };
+        if let Err(fault) = gone.await {
+            tracing::error!(%fault, "the trial at the next start cannot be written down");
+        }
+    }
+
+    /// Makes the other system the next one, and restarts.
+    pub(crate) async fn back(&self) -> Result<(), Problem> {
+        let _turn = self.take_turn()?;
+        if let Some(why) = self.host.cannot_install() {
+            return Err(Problem::new(ProblemKind::SystemService, why));
+        }
+        let record = self.record();
+        if record.phase() == Phase::Trial {
+            return Err(Problem::new(ProblemKind::Conflict, "The new system is still being checked.")
+                .hint("Wait for the result: if it is bad, the box goes back by itself."));
+        }
+        preflight::restart(&self.work_of_others())?;
+        self.quiet().await;
+        self.host.other_slot_next().await?;
+        let version = self.machine.version.clone();
+        let sentence = "Somebody chose to go back to the other system.";
+        let running = record.attempt().filter(|attempt| attempt.entry.version == version);
+        let digest = running.and_then(|attempt| attempt.entry.sha256.parse().ok()).unwrap_or_else(|| warden_trust::Digest::of(version.as_bytes()));
+        let failed = self.with(|known| known.failed.clone()).with(digest, number(&version), sentence, clock::now());
+        self.store_failed(failed).await.map_err(|fault| fault.problem())?;
+        self.step(Event::Dropped).await.map_err(|fault| fault.problem())?;
+        self.note("went_back", &version, &version, None).await;
+        self.host.restart().await
+    }
+
+    /// Waits until nobody is being answered, but not for ever.
+    async fn quiet(&self) {
+        let begun = Instant::now();
+        while self.host.in_flight() > 0 && begun.elapsed() < QUIET {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Kinds of work that a restart would break off.
+    fn work_of_others(&self) -> Vec<String> {
+        let running = self.tasks.list().into_iter().filter(|(_, steps)| !steps.over() && !steps.kind.starts_with("update"));
+        running.map(|(_, steps)| steps.kind).collect()
+    }
+}
