@@ -51,6 +51,8 @@ pub struct Config {
     pub drain: std::time::Duration,
     /// Names, besides addresses and loopback, under which the console may be reached.
     pub host_names: Vec<String>,
+    /// Folder with `root.json` and `build.json`: whose updates this box takes.
+    pub update_trust_dir: PathBuf,
 }
 
 /// The file as written; every key is optional.
@@ -67,6 +69,7 @@ struct File {
     stop_engines_on_exit: Option<bool>,
     drain_seconds: Option<u64>,
     host_names: Option<Vec<String>>,
+    update_trust_dir: Option<PathBuf>,
 }
 
 /// Why the configuration cannot be used.
@@ -140,6 +143,10 @@ impl Config {
             stop_engines_on_exit: file.stop_engines_on_exit.unwrap_or(false),
             drain: std::time::Duration::from_secs(file.drain_seconds.unwrap_or(20)),
             host_names: file.host_names.unwrap_or_default(),
+            update_trust_dir: file.update_trust_dir.unwrap_or_else(|| match profile {
+                Profile::Appliance => "/usr/lib/warden/update".into(),
+                Profile::Dev => state_dir.join("update-trust"),
+            }),
             state_dir,
             data_dir,
         };

@@ -6,7 +6,10 @@ use axum::{Json, Router, extract::State, routing::get};
 use tokio::net::UnixListener;
 use warden_domain::Problem;
 
-use crate::status::{LocalStatus, StatusSource};
+use crate::{
+    local_updates::{self, LocalUpdates},
+    status::{LocalStatus, StatusSource},
+};
 
 /// Opens `<runtime_dir>/console.sock`, replacing a stale one.
 ///
@@ -32,8 +35,8 @@ pub fn open(runtime_dir: &Path) -> Result<UnixListener, Problem> {
 }
 
 /// Routes of the local socket.
-pub fn router(source: StatusSource) -> Router {
-    Router::new().route("/console/status", get(status)).with_state(source)
+pub fn router(source: StatusSource, updates: LocalUpdates) -> Router {
+    Router::new().route("/console/status", get(status)).with_state(source).merge(local_updates::router(updates))
 }
 
 async fn status(State(source): State<StatusSource>) -> Json<LocalStatus> {

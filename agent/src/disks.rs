@@ -11,6 +11,7 @@ use warden_domain::{
 use warden_models::{Importer, Models};
 use warden_platform::storage::{Elsewhere, StorageRoom};
 use warden_store::Store;
+use warden_updater::Sticks;
 
 use crate::config::{Config, Profile};
 
@@ -20,6 +21,7 @@ pub(crate) struct Disks {
     pub(crate) imports: Arc<dyn Imports>,
     pub(crate) disks: Arc<dyn ModelDisks>,
     pub(crate) tasks: Tasks,
+    sources: Arc<dyn Sources>,
 }
 
 impl Disks {
@@ -34,6 +36,11 @@ impl Disks {
     fn join<R: Storage + Sources + ModelDisks + 'static>(room: Arc<R>, config: &Config, store: &Store, tasks: &Tasks, models: &Arc<Models>) -> Self {
         models.set_disks(room.clone());
         let imports = Importer::new(room.clone(), room.clone(), models.clone(), store.clone(), config.models_dir(), tasks.clone());
-        Self { storage: room.clone(), disks: room, imports, tasks: tasks.clone() }
+        Self { storage: room.clone(), sources: room.clone(), disks: room, imports, tasks: tasks.clone() }
+    }
+
+    /// Where bundles on sticks are found.
+    pub(crate) fn sticks(&self) -> Sticks {
+        Sticks { storage: self.storage.clone(), sources: self.sources.clone() }
     }
 }

@@ -7,12 +7,14 @@ mod console_socket;
 mod disks;
 mod ending;
 mod listeners;
+mod local_updates;
 mod logging;
 mod plain_door;
 mod redirect;
 mod seed;
 mod sockets;
 mod status;
+mod updates;
 mod wiring;
 
 use std::{path::PathBuf, process::ExitCode};

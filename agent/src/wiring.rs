@@ -36,6 +36,7 @@ use warden_platform::{
 use warden_serving::{ServingParts, ServingRoom};
 use warden_store::Store;
 use warden_tls::{Found, FrontRoom};
+use warden_updater::UpdateRoom;
 
 use crate::{
     admin_reset, claim_folders,
@@ -43,14 +44,13 @@ use crate::{
     console_socket,
     disks::Disks,
     ending, listeners,
+    local_updates::LocalUpdates,
     plain_door::Door,
     redirect, seed,
     sockets::{self, Socket, Spoken},
     status::{self, StatusSource},
+    updates::{self, Running, ToldMachine},
 };
-
-/// Version of the agent, as shown everywhere.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Runs the agent until SIGTERM or SIGINT, then drains and returns.
 ///
@@ -63,7 +63,9 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let _locks = claim_folders::claim(&[&config.state_dir, &config.runtime_dir])?;
     let (sockets, door) = open_sockets(&config.listen)?;
     let changes = Changes::new();
-    let store = Store::open(&config.state_dir)?;
+    let running = Running::look(&config);
+    let version = running.version;
+    let (store, left_behind) = running.open_store(&config)?;
     let ledger = store.ledger(&changes);
     let access = Access::open(store.clone(), changes.clone()).await?;
     seed::apply(&config.state_dir, &store, &access).await;
@@ -100,6 +102,27 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let place = place(&config, &store, &changes, port, encrypted);
     let front = open_front(&config, &store, &changes, door.clone(), &place).await?;
     let tls = warden_tls::server_config(&front)?.map(tokio_rustls::TlsAcceptor::from);
+    let updates = updates::open(
+        &config,
+        &running,
+        updates::Rooms {
+            store: store.clone(),
+            bus: place.bus.clone(),
+            time: place.time.clone(),
+            registry: models.clone(),
+            serving: serving.clone(),
+            flights: flights.clone(),
+            storage: disks.storage.clone(),
+            machine: machine.clone(),
+            changes: changes.clone(),
+            tasks: tasks.clone(),
+            console_port: port,
+            left_behind,
+        },
+    )
+    .await?;
+    updates.set_sticks(disks.sticks());
+    let machine: Arc<dyn Machine> = Arc::new(ToldMachine { inner: machine, updates: updates.clone() });
     let monitor = Monitor::start(MonitorParts {
         store: store.clone(),
         changes: changes.clone(),
@@ -114,8 +137,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         addresses: Arc::new(status::own_addresses),
         loopback_only,
         box_name: place.called(),
-        version: VERSION,
-        more_checks: Vec::new(),
+        version,
+        more_checks: updates.checks(),
     })
     .await?;
     let source = StatusSource {
@@ -129,9 +152,11 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         encrypted,
         port,
         loopback_only,
-        version: VERSION,
+        version,
     };
-    let router = router(&config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front, &disks);
+    let router = router(
+        &config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front, &disks, &updates, version,
+    );
     let (ender, end) = ending::ending();
     let mut servers = JoinSet::new();
     for Socket { listener, spoken } in sockets {
@@ -151,8 +176,10 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         door.forget_unwanted().await;
     }
     let front_watch = front.watch();
-    let local = console_socket::open(&config.runtime_dir)?;
-    servers.spawn(listeners::serve_unix(local, console_socket::router(source.clone()), end.clone()));
+    let local = LocalUpdates { updates: updates.clone(), gateway: gateway.clone() };
+    let console = console_socket::open(&config.runtime_dir)?;
+    servers.spawn(listeners::serve_unix(console, console_socket::router(source.clone(), local), end.clone()));
+    updates.start();
     announce(&config, &source).await;
     let watchdog = tokio::spawn(pet_watchdog());
 
@@ -227,6 +254,7 @@ fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Probl
 
 /// The box's place on a network: ports, name, clock.
 struct Place {
+    bus: Arc<Bus>,
     network: Arc<NetworkRoom>,
     names: Arc<NamesRoom>,
     time: Arc<TimeRoom>,
@@ -252,7 +280,8 @@ fn place(config: &Config, store: &Store, changes: &Changes, port: u16, encrypted
             console_url: Arc::new(move |ip| status::url(ip, port, encrypted)),
         }),
         names: NamesRoom::start(bus.clone(), store.clone(), changes.clone(), status::host_name()),
-        time: TimeRoom::start(bus, store.clone(), changes.clone()),
+        time: TimeRoom::start(bus.clone(), store.clone(), changes.clone()),
+        bus,
     }
 }
 
@@ -271,6 +300,8 @@ fn router(
     place: &Place,
     front: &Arc<FrontRoom>,
     disks: &Disks,
+    updates: &Arc<UpdateRoom>,
+    version: &'static str,
 ) -> Router {
     let api = warden_api::router(warden_api::ApiParts {
         accounts: access.clone(),
@@ -288,12 +319,13 @@ fn router(
         disks: disks.disks.clone(),
         imports: disks.imports.clone(),
         tasks: disks.tasks.clone(),
+        updates: updates.clone(),
         changes: changes.clone(),
         gateway: gateway.clone(),
         network: place.network.clone(),
         names: place.names.clone(),
         time: place.time.clone(),
-        version: VERSION,
+        version,
     });
     let web = warden_web::router(warden_web::WebParts {
         accounts: access.clone(),
@@ -308,12 +340,13 @@ fn router(
         disks: disks.disks.clone(),
         imports: disks.imports.clone(),
         tasks: disks.tasks.clone(),
+        updates: updates.clone(),
         flights: flights.clone(),
         issues: monitor.clone(),
         alerts: monitor.clone(),
         front: front.clone(),
         changes: changes.clone(),
-        version: VERSION,
+        version,
         network: place.network.clone(),
         names: place.names.clone(),
         time: place.time.clone(),
@@ -350,7 +383,7 @@ async fn announce(config: &Config, source: &StatusSource) {
             Err(problem) => eprintln!("The claim code cannot be read: {}", problem.full_text()),
         }
     }
-    tracing::info!(version = VERSION, "ready");
+    tracing::info!(version = source.version, "ready");
 }
 
 /// Tells systemd's watchdog that the runtime still turns.

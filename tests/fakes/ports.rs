@@ -40,6 +40,8 @@ use warden_domain::{
 
 #[path = "storage.rs"]
 mod storage;
+#[path = "updates.rs"]
+pub mod updates;
 
 /// The claim code of every unclaimed world.
 pub const CLAIM_CODE: &str = "K7QM-4TXH-2WPA";
@@ -87,6 +89,8 @@ pub struct Memory {
     pub deeds: Vec<String>,
     /// Disks and model storage.
     pub overview: Overview,
+    /// Updates.
+    pub updates: updates::UpdateMemory,
     /// Time a load takes; `None` = it stays loading.
     pub load_takes: Option<Duration>,
 }
@@ -129,7 +133,7 @@ impl World {
     /// Changes what the box knows and tells everybody.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Memory) -> T) -> T {
         let out = change(&mut self.memory.lock().unwrap());
-        for topic in [Topic::Models, Topic::Keys, Topic::Engines, Topic::Issues, Topic::Storage] {
+        for topic in [Topic::Models, Topic::Keys, Topic::Engines, Topic::Issues, Topic::Storage, Topic::Updates] {
             self.changes.publish(topic);
         }
         out

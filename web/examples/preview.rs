@@ -49,6 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         disks: ports.clone(),
         imports: ports.clone(),
         tasks: ports.tasks.clone(),
+        updates: ports.clone(),
         flights: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),

@@ -24,7 +24,9 @@ use tokio::{
 use warden_access::http::COOKIE;
 use warden_domain::{Problem, change::Topic, ids::ModelId};
 
-use crate::{Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates, visit::Guest};
+use crate::{
+    Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates, visit::Guest,
+};
 
 /// Even without news a page is looked at again this often, because times pass and requests come and go.
 const TICK: Duration = Duration::from_secs(1);

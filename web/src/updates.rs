@@ -96,6 +96,8 @@ pub(crate) struct Page {
     uploads: Vec<UploadView>,
     fields: Vec<Field>,
     automatic: Choice,
+    /// What a status without a sentence means; for the upload's script.
+    status: String,
     /// Address and label of each.
     sticks: Vec<(String, String)>,
 }
@@ -175,6 +177,7 @@ impl Page {
                 ],
             },
             sticks: sticks.map(|disk| (format!("/ui/updates/sticks/{}", disk.key), t.updates_stick_take(disk.model.unwrap_or(disk.key)))).collect(),
+            status: t.chat_status("{status}"),
             may,
             page: Shell::new(web, guest, t.updates_title, "/ui/live/updates").await?,
         })

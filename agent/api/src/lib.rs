@@ -57,6 +57,8 @@ use warden_domain::{
 };
 use warden_gateway::Gateway;
 
+pub use updates::{UpdateDocument, update_document};
+
 /// The ports the API works through.
 #[derive(Clone)]
 pub struct ApiParts {

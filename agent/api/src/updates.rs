@@ -28,7 +28,8 @@ use crate::{
 
 mod document;
 
-use document::{TaskStarted, UpdateDocument, UploadPart, document};
+use document::{TaskStarted, UploadPart};
+pub use document::{UpdateDocument, document as update_document};
 
 /// Largest piece of an upload.
 const PIECE_MAX: usize = 16 << 20;
@@ -148,7 +149,7 @@ fn started(task: &warden_domain::ids::TaskId) -> (StatusCode, Json<TaskStarted>)
 /// Where the update stands, what is offered, what is set, what happened.
 #[utoipa::path(get, path = "/api/updates", tag = "updates", responses((status = 200, body = UpdateDocument)))]
 pub async fn show(State(parts): State<ApiParts>, _: SignedIn) -> Json<UpdateDocument> {
-    Json(document(parts.updates.view().await))
+    Json(update_document(parts.updates.view().await))
 }
 
 /// Sets channel, automatic updates, window and rate.
@@ -291,7 +292,11 @@ async fn piece(body: Body) -> Result<Bytes, Problem> {
 /// Throws an upload away.
 #[utoipa::path(delete, path = "/api/updates/uploads/{id}", tag = "updates", params(("id" = String, Path)), responses(
     (status = 204), (status = 404, description = "`not_found`", body = ErrorBody)))]
-pub async fn drop_upload(State(parts): State<ApiParts>, SignedIn(principal): SignedIn, Path(id): Path<String>) -> Result<StatusCode, ProblemResponse> {
+pub async fn drop_upload(
+    State(parts): State<ApiParts>,
+    SignedIn(principal): SignedIn,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ProblemResponse> {
     roles::require(&principal, Change::Manage)?;
     parts.updates.drop_upload(&id).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -26,6 +26,7 @@ trait Login {
 trait Helper {
     fn request_reset(&self, scope: &str, keep_models: bool) -> zbus::Result<String>;
     fn confirm_reset(&self, id: &str) -> zbus::Result<()>;
+    fn rollback(&self) -> zbus::Result<()>;
 }
 
 /// The machine the appliance runs on.
@@ -37,6 +38,19 @@ pub struct ApplianceMachine {
 impl Default for ApplianceMachine {
     fn default() -> Self {
         Self { consumed: CONSUMED.into() }
+    }
+}
+
+impl ApplianceMachine {
+    /// Makes the other system slot the one that starts next.
+    ///
+    /// # Errors
+    /// `SystemService` when the helper cannot be reached, or there is no good system to go back to.
+    pub async fn roll_back() -> Result<(), Problem> {
+        answered("The other system was not made the next one", "the root helper", async {
+            HelperProxy::new(&Connection::system().await?).await?.rollback().await
+        })
+        .await
     }
 }
 

@@ -118,6 +118,14 @@ impl Store {
         told.await.unwrap_or(Err(StoreError::Broke))
     }
 
+    /// The newest schema that a program must know to read this database right.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub async fn readable_from(&self) -> Result<i64, StoreError> {
+        self.read(|db| Ok(schema::found(db)?.1)).await
+    }
+
     /// Runs `f` on a reading connection; what it tries to write is refused by SQLite.
     ///
     /// # Errors

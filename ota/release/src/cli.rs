@@ -324,7 +324,15 @@ struct VerifyArgs {
 /// # Errors
 /// The sentence to show; whatever was there before is unchanged.
 pub fn run() -> Done<()> {
-    match Cli::parse().verb {
+    run_with(std::env::args_os())
+}
+
+/// The same with given arguments, the program's name first; a mistake in them ends the process as it does on the command line.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Done<()> {
+    match Cli::parse_from(arguments).verb {
         Verb::Keys(KeyVerb::Init(args)) => init(&args),
         Verb::Keys(KeyVerb::Rotate(args)) => rotate(&args),
         Verb::Keys(KeyVerb::Show { dir }) => list(&dir),

@@ -16,6 +16,6 @@ mod recipe;
 mod show;
 mod sign;
 
-pub use cli::run;
+pub use cli::{run, run_with};
 pub use development::{development_keys, root_of};
 pub use fault::Fault;

@@ -10,16 +10,21 @@ use warden_update_record::{Fallback, Record};
 
 use crate::room::{UpdateRoom, blocking, shown};
 
-/// The check of this room.
+/// What is wrong with updates.
 pub struct UpdateIssues {
     room: Arc<UpdateRoom>,
 }
 
-impl UpdateIssues {
-    /// Over a room.
+/// Whether the box gave up one of its two systems.
+pub struct BootIssues {
+    room: Arc<UpdateRoom>,
+}
+
+impl UpdateRoom {
+    /// The checks of this room.
     #[must_use]
-    pub fn new(room: Arc<UpdateRoom>) -> Arc<Self> {
-        Arc::new(Self { room })
+    pub fn checks(self: &Arc<Self>) -> Vec<Arc<dyn Check>> {
+        vec![Arc::new(UpdateIssues { room: Arc::clone(self) }), Arc::new(BootIssues { room: Arc::clone(self) })]
     }
 }
 
@@ -32,11 +37,12 @@ struct Facts {
     version: Option<String>,
     went_back: Option<UpdateFault>,
     fallback: Option<Fallback>,
+    /// What only the database of the failed system holds.
+    left_behind: Option<String>,
 }
 
 fn decide(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    let version = facts.version.clone().unwrap_or_default();
     if let Some(sentence) = &facts.stale {
         found.push(Finding {
             code: IssueCode::ChannelStale,
@@ -56,11 +62,18 @@ fn decide(facts: &Facts) -> Vec<Finding> {
             fix: None,
         });
     }
+    found
+}
+
+fn decide_boot(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let version = facts.version.clone().unwrap_or_default();
     if let Some(reason) = &facts.went_back {
+        let left = facts.left_behind.as_ref().map(|left| format!(" {left}")).unwrap_or_default();
         found.push(Finding {
             code: IssueCode::BootFellBack,
             subject: format!("update-{version}-{}", reason.at.as_second()),
-            sentence: format!("The update to {version} was tried, and the box went back to the system before it. {}", reason.sentence),
+            sentence: format!("The update to {version} was tried, and the box went back to the system before it. {}{left}", reason.sentence),
             hint: "It is not tried again by itself. Wait for a newer version, or choose Try again on the page of updates.".to_owned(),
             fix: None,
         });
@@ -80,7 +93,7 @@ fn decide(facts: &Facts) -> Vec<Finding> {
 #[async_trait]
 impl Check for UpdateIssues {
     fn codes(&self) -> &'static [IssueCode] {
-        &[IssueCode::BootFellBack, IssueCode::ChannelStale, IssueCode::UpdateFailed]
+        &[IssueCode::ChannelStale, IssueCode::UpdateFailed]
     }
 
     fn listens(&self) -> &'static [Topic] {
@@ -88,12 +101,35 @@ impl Check for UpdateIssues {
     }
 
     async fn look(&self) -> Looked {
+        Looked::Seen(decide(&self.room.facts(None)))
+    }
+}
+
+#[async_trait]
+impl Check for BootIssues {
+    fn codes(&self) -> &'static [IssueCode] {
+        &[IssueCode::BootFellBack]
+    }
+
+    fn listens(&self) -> &'static [Topic] {
+        &[Topic::Updates]
+    }
+
+    async fn look(&self) -> Looked {
+        if self.room.host.cannot_install().is_some() {
+            return Looked::NotChecked("This is not the appliance: its system belongs to somebody else.".to_owned());
+        }
         let boot = self.room.places.boot.clone();
-        let fallback = match blocking(move || Ok(warden_update_record::read::<Fallback>(&boot)?)).await {
-            Ok(fallback) => fallback,
-            Err(fault) => return Looked::NotChecked(format!("The record of the last starts cannot be read: {fault}")),
-        };
-        let facts = self.room.with(|known| Facts {
+        match blocking(move || Ok(warden_update_record::read::<Fallback>(&boot)?)).await {
+            Ok(fallback) => Looked::Seen(decide_boot(&self.room.facts(fallback))),
+            Err(fault) => Looked::NotChecked(format!("The record of the last starts cannot be read: {fault}")),
+        }
+    }
+}
+
+impl UpdateRoom {
+    fn facts(&self, fallback: Option<Fallback>) -> Facts {
+        self.with(|known| Facts {
             stale: known.channel.stale.clone(),
             fault: known.trouble.fault.clone().filter(|_| !known.trouble.passes),
             phase: Some(shown(known.record.phase())),
@@ -103,8 +139,8 @@ impl Check for UpdateIssues {
                 _ => None,
             },
             fallback,
-        });
-        Looked::Seen(decide(&facts))
+            left_behind: self.left_behind.clone(),
+        })
     }
 }
 
@@ -120,14 +156,14 @@ mod tests {
     }
 
     fn codes(facts: &Facts) -> Vec<IssueCode> {
-        decide(facts).iter().map(|finding| finding.code).collect()
+        decide(facts).iter().chain(&decide_boot(facts)).map(|finding| finding.code).collect()
     }
 
     #[test]
     fn a_fall_back_of_an_update_is_one_issue_with_its_reason() {
         let fallback = Some(Fallback { from_slot: Slot::B, reason: "started 3 times".into(), at_boot: "one".into() });
         let facts = Facts { went_back: Some(fault("The console did not answer.")), version: Some("1.4.0".into()), fallback, ..Facts::default() };
-        let found = decide(&facts);
+        let found = decide_boot(&facts);
         assert_eq!(found.len(), 1);
         assert!(found[0].sentence.contains("1.4.0") && found[0].sentence.contains("The console did not answer."), "{}", found[0].sentence);
     }
@@ -136,7 +172,7 @@ mod tests {
     fn a_fall_back_without_an_update_is_told_too_and_a_second_one_is_another_issue() {
         let of = |boot: &str| Facts { fallback: Some(Fallback { from_slot: Slot::A, reason: "x".into(), at_boot: boot.into() }), ..Facts::default() };
         assert_eq!(codes(&of("one")), [IssueCode::BootFellBack]);
-        assert_ne!(decide(&of("one"))[0].subject, decide(&of("two"))[0].subject);
+        assert_ne!(decide_boot(&of("one"))[0].subject, decide_boot(&of("two"))[0].subject);
     }
 
     #[test]

@@ -14,7 +14,8 @@ use warden_update_record::{ServedModel, Slot};
 /// Facts the image was built with: `build.json` beside the root file.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Build {
-    /// When it was built.
+    /// When it was built: a moment, or seconds since 1970.
+    #[serde(deserialize_with = "moment")]
     pub build_epoch: Timestamp,
     /// The product.
     pub compatible: String,
@@ -24,6 +25,19 @@ pub struct Build {
     pub development: bool,
     /// The data format it writes.
     pub data_schema: u32,
+}
+
+fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Seconds(i64),
+        Moment(Timestamp),
+    }
+    match Either::deserialize(from)? {
+        Either::Seconds(seconds) => Timestamp::from_second(seconds).map_err(serde::de::Error::custom),
+        Either::Moment(moment) => Ok(moment),
+    }
 }
 
 /// Where the updater reads and writes.
@@ -100,6 +114,9 @@ pub trait Host: Send + Sync {
 
     /// Makes the other slot the next one to start.
     async fn other_slot_next(&self) -> Result<(), Problem>;
+
+    /// Makes the copy of the box's data that the running system opens again if the trial fails.
+    async fn keep_data(&self) -> Result<(), Problem>;
 
     /// The running system was confirmed: what waited for that may be done.
     async fn confirmed(&self);

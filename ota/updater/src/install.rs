@@ -61,7 +61,12 @@ impl UpdateRoom {
             return Err(Fault::NotStaged { detail: format!("{found:?}") });
         }
         self.step(Event::Written { boot_id: self.machine.boot_id.clone() }).await?;
-        if let Err(fault) = self.write_before().await {
+        // Somebody may pull the plug now, and the new system starts: what it compares itself with is written already.
+        let kept = match self.host.keep_data().await {
+            Ok(()) => self.write_before().await,
+            Err(problem) => Err(problem.into()),
+        };
+        if let Err(fault) = kept {
             tracing::warn!(%fault, "the state before the trial could not be written yet; it is tried again before the restart");
         }
         let _gone_already = tokio::fs::remove_file(&path).await;

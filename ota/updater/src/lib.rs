@@ -30,7 +30,7 @@ mod view;
 mod work;
 mod writer;
 
-pub use checks::UpdateIssues;
+pub use checks::{BootIssues, UpdateIssues};
 pub use download::Rules;
 pub use fault::Fault;
 pub use host::{BeforeFacts, Build, Host, Machine, Places};
@@ -38,3 +38,4 @@ pub use http::channel_address;
 pub use offline::Sticks;
 pub use room::{Parts, UpdateRoom};
 pub use uploads::PIECE_MAX;
+pub use warden_update_record as record;

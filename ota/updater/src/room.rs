@@ -44,6 +44,8 @@ pub struct Parts {
     pub rules: Rules,
     /// How long an install may stand still.
     pub stall: Duration,
+    /// What only the database of a system that was gone back from holds, as a sentence; `None` without one.
+    pub left_behind: Option<String>,
 }
 
 /// What is known.
@@ -71,6 +73,7 @@ pub struct UpdateRoom {
     pub(crate) tasks: Tasks,
     pub(crate) rules: Rules,
     pub(crate) stall: Duration,
+    pub(crate) left_behind: Option<String>,
     pub(crate) build: Result<Build, Problem>,
     pub(crate) client: Client,
     pub(crate) keep: Keep,
@@ -81,6 +84,8 @@ pub struct UpdateRoom {
     pub(crate) started: Timestamp,
     pub(crate) this: Weak<Self>,
     pub(crate) sources: Mutex<Option<crate::offline::Sticks>>,
+    /// The slots as they were last told, and when.
+    pub(crate) slots: Mutex<(Option<Instant>, Vec<warden_domain::update::SlotView>)>,
 }
 
 impl UpdateRoom {
@@ -89,7 +94,7 @@ impl UpdateRoom {
     /// # Errors
     /// Folders cannot be made or remembered files cannot be read.
     pub async fn open(parts: Parts) -> Result<Arc<Self>, Problem> {
-        let Parts { places, machine, host, changes, tasks, rules, stall } = parts;
+        let Parts { places, machine, host, changes, tasks, rules, stall, left_behind } = parts;
         let client = Client::new(&machine.version)?;
         let keep = Keep::new(&places.state);
         let (known, build) = {
@@ -113,6 +118,7 @@ impl UpdateRoom {
             started: clock::now(),
             this: this.clone(),
             sources: Mutex::new(None),
+            slots: Mutex::default(),
             places,
             machine,
             host,
@@ -120,6 +126,7 @@ impl UpdateRoom {
             tasks,
             rules,
             stall,
+            left_behind,
             build,
         });
         room.begin_trust().await;
@@ -171,6 +178,8 @@ impl UpdateRoom {
         blocking(move || Ok(keep.write_record(&written)?)).await?;
         tracing::info!(phase = record.phase().name(), version = record.attempt().map(|a| a.entry.version.as_str()), "update");
         self.with(|known| known.record = record);
+        // Where the update stands has moved, so the slots may have, too.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).0 = None;
         self.told();
         Ok(())
     }

@@ -121,6 +121,13 @@ impl UpdateRoom {
         self.note("rolled_back", version, &attempt.running.version, Some(reason.sentence.clone())).await;
     }
 
+    /// Everything that is on the medium before the machine restarts into a trial, the record last.
+    async fn leave(&self) -> Result<(), Fault> {
+        self.host.keep_data().await?;
+        self.write_before().await?;
+        self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await.map(drop)
+    }
+
     /// Writes down how the box is, for the gate of the new system.
     pub(crate) async fn write_before(&self) -> Result<(), Fault> {
         let record = self.record();
@@ -152,11 +159,7 @@ impl UpdateRoom {
         }
         preflight::restart(&self.work_of_others())?;
         self.quiet().await;
-        let gone = async {
-            self.write_before().await?;
-            self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await
-        };
-        gone.await.map_err(|fault| fault.problem())?;
+        self.leave().await.map_err(|fault| fault.problem())?;
         let restarted = self.host.restart().await;
         if restarted.is_err() {
             self.step(Event::NotRestarted).await.map_err(|fault| fault.problem())?;
@@ -172,11 +175,7 @@ impl UpdateRoom {
         }
         // Something long may have the turn, such as the transfer of a model; a restart does not wait for it.
         let _turn = tokio::time::timeout(LOOK, self.turn.clone().lock_owned()).await.ok();
-        let gone = async {
-            self.write_before().await?;
-            self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await
-        };
-        if let Err(fault) = gone.await {
+        if let Err(fault) = self.leave().await {
             tracing::error!(%fault, "the trial at the next start cannot be written down");
         }
     }

@@ -25,6 +25,8 @@ use crate::work::{LOOK, Through, free};
 
 /// The update service has so long to tell of the slots; a page does not wait longer.
 const SLOTS_WITHIN: Duration = Duration::from_secs(2);
+/// The slots are not asked again so soon.
+const SLOTS_KEPT: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl Updates for UpdateRoom {
@@ -275,11 +277,23 @@ impl UpdateRoom {
         Ok(turn)
     }
 
-    /// The two systems, as RAUC tells of them.
+    /// The two systems, as RAUC tells of them; asked now and then only, because each answer runs its boot-slot program.
     async fn slots(&self) -> Vec<SlotView> {
         if self.host.cannot_install().is_some() {
             return Vec::new();
         }
+        let (asked, kept) = self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let busy = self.record().phase() == Phase::Installing;
+        if asked.is_some_and(|at| at.elapsed() < SLOTS_KEPT || (busy && at.elapsed() < SLOTS_KEPT * 6)) {
+            return kept;
+        }
+        let fresh = self.ask_slots().await;
+        let slots = if fresh.is_empty() { kept } else { fresh };
+        *self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = (Some(std::time::Instant::now()), slots.clone());
+        slots
+    }
+
+    async fn ask_slots(&self) -> Vec<SlotView> {
         let asking = async {
             let rauc = self.host.rauc().await.ok()?;
             let slots = rauc.slots().await.ok()?;

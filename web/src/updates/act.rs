@@ -1,12 +1,12 @@
 //! What the page of updates does. Each deed is the same call as its twin under `/api/updates`, noted in the same words.
 
+use askama::Template;
 use axum::{
     Form,
     extract::{Path, State},
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use askama::Template;
 use serde::Deserialize;
 use warden_domain::{
     Problem, ProblemKind,
@@ -33,7 +33,13 @@ struct Going {
 }
 
 /// Does a deed for an admin and notes it.
-async fn noted<T>(web: &Web, guest: &Guest, action: &'static str, subject: Option<String>, deed: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+async fn noted<T>(
+    web: &Web,
+    guest: &Guest,
+    action: &'static str,
+    subject: Option<String>,
+    deed: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
     if !guest.is_admin() {
         return Err(role(guest));
     }

@@ -139,6 +139,7 @@ impl Browser {
             disks: ports.clone(),
             imports: ports.clone(),
             tasks: ports.tasks.clone(),
+            updates: ports.clone(),
             flights: ports.clone(),
             issues: ports.clone(),
             alerts: ports.clone(),

@@ -206,7 +206,8 @@ fn offer(offer: Offer) -> OfferPart {
 }
 
 /// The view as it is sent.
-pub(super) fn document(view: UpdateView) -> UpdateDocument {
+#[must_use]
+pub fn document(view: UpdateView) -> UpdateDocument {
     let config = UpdateConfig::of(&view.settings);
     let slots = view.slots.into_iter().map(|s| SlotPart { slot: s.slot, version: s.version, good: s.good, running: s.running, next: s.next });
     let attempt = view.attempt.map(|a| AttemptPart {
@@ -226,7 +227,8 @@ pub(super) fn document(view: UpdateView) -> UpdateDocument {
         left_s: p.left_s,
     });
     let failed = view.failed.into_iter().map(|f| FailedPart { version: f.version, sha256: f.sha256, reason: f.reason, at: f.at, falls: f.falls });
-    let history = view.history.into_iter().map(|h| HistoryPart { at: h.at, version: h.version, from: h.from, outcome: h.outcome, message: h.sentence });
+    let history =
+        view.history.into_iter().map(|h| HistoryPart { at: h.at, version: h.version, from: h.from, outcome: h.outcome, message: h.sentence });
     let state = UpdateState {
         version: view.version,
         phase: view.phase.as_str(),

@@ -88,6 +88,7 @@ pub fn router(world: &World) -> Router {
         disks: ports.clone(),
         imports: ports.clone(),
         tasks: ports.tasks.clone(),
+        updates: ports.clone(),
         changes: world.changes.clone(),
         gateway: Gateway::new(parts, GatewayLimits::default()),
         network: world.place.clone(),

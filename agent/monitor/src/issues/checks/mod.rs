@@ -2,7 +2,6 @@
 //! that fetch the facts. Adding a check: a row in `domain::issue::codes!`, a file here, its place in `all`, a row in `docs/issues.md`,
 //! its words in the message catalogue.
 
-mod boot;
 mod certificate;
 mod data_disk;
 mod delivery;
@@ -71,7 +70,6 @@ pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
         Arc::new(failed_units::FailedUnits { appliance, units: units.clone() }),
         Arc::new(time_service::TimeService { appliance, units, time: time.clone() }),
         Arc::new(time_sync::TimeSync { appliance, time }),
-        Arc::new(boot::Boot { appliance }),
         Arc::new(secure_boot::SecureBoot { appliance }),
         Arc::new(certificate::Certificate { front }),
         Arc::new(delivery::Deliveries { store }),
