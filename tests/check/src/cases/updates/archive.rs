@@ -52,7 +52,7 @@ impl Member {
     pub fn sum(&mut self) {
         self.header[148..156].fill(b' ');
         let sum: u32 = self.header.iter().map(|b| u32::from(*b)).sum();
-        self.header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.header[148..156].copy_from_slice(format!("{sum:07o}\0").as_bytes());
     }
 }
 

@@ -221,18 +221,7 @@ impl Bench {
             }
         }
         let boot = machine.plain_boot();
-        let trip = Trip {
-            image,
-            sent,
-            install,
-            written,
-            downtime,
-            boot,
-            confirmed_after,
-            served,
-            model_back,
-            document,
-        };
+        let trip = Trip { image, sent, install, written, downtime, boot, confirmed_after, served, model_back, document };
         task.log.line(format!("{trip:?}"));
         self.trips.push(trip.clone());
         Ok(trip)

@@ -142,7 +142,10 @@ pub fn mark(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
     machine.wait_up()?;
     let document = calls::wait_phase(&console, &["confirmed", "rolled_back"], quiet(90))?;
     let version = machine.version().unwrap_or_default();
-    result.expect(document["phase"] == "confirmed" && version == THIRD, format!("the box starts with {THIRD}, confirmed ({version}, {})", document["phase"]));
+    result.expect(
+        document["phase"] == "confirmed" && version == THIRD,
+        format!("the box starts with {THIRD}, confirmed ({version}, {})", document["phase"]),
+    );
     let entries = machine.drive().entries()?;
     result.expect(entries.len() == 2, format!("there is one entry per slot ({:?})", entries.keys()));
 

@@ -79,7 +79,10 @@ pub fn secure_boot(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
     result.expect(!off, "with our keys the box starts, and the issue is over");
     let system = machine.console()?.expect("GET", "/api/system", None, &[200])?.json();
     let said = system.to_string();
-    result.expect(said.contains("\"secure_boot\":true") || system["secure_boot"] == "on", format!("it says that Secure Boot is on ({})", system["secure_boot"]));
+    result.expect(
+        said.contains("\"secure_boot\":true") || system["secure_boot"] == "on",
+        format!("it says that Secure Boot is on ({})", system["secure_boot"]),
+    );
     result.expect(said.contains("integrity"), format!("and that the kernel is locked down for integrity ({})", system["lockdown"]));
     machine.switch_off()?;
 

@@ -51,8 +51,9 @@ pub fn revoked(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
         // A later release, by mistake or malice, lists it again.
         let bad = site.dummy("2.26.0", 9 << 20)?;
         let release = site.next_release();
-        let _older = fs::remove_dir_all(site.publisher().channel("stable-revoked"));
-        let channel = site.publisher().publish("stable-revoked", &Wanted::version(release, vec![Target::os("2.26.0", &bad)]))?;
+        site.continued(FOLDER, "stable-revoked")?;
+        let channel =
+            site.publisher().publish("stable-revoked", &Wanted { floor: FLOOR, ..Wanted::version(release, vec![Target::os("2.26.0", &bad)]) })?;
         site.follow("stable-revoked", "off")?;
         calls::check(&site.console())?;
         let before = site.still()?;
@@ -73,13 +74,14 @@ pub fn revoked(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
         wanted.floor = FLOOR;
         wanted.revoked_keys = vec![stolen];
         wanted.signers = vec![other];
+        site.continued("stable-revoked", FOLDER)?;
         site.publisher().publish(FOLDER, &wanted)?;
         site.follow(FOLDER, "off")?;
         let ended = calls::check(&site.console())?;
         result.expect(ended.done, format!("a release that withdraws a key is believed ({})", ended.sentence));
         let release = site.next_release();
-        let _older = fs::remove_dir_all(site.publisher().channel("stable-thief"));
-        let thief = Wanted { signers: vec!["release-1.key"], ..Wanted::version(release, vec![Target::os("2.28.0", &next)]) };
+        site.continued(FOLDER, "stable-thief")?;
+        let thief = Wanted { floor: FLOOR, signers: vec!["release-1.key"], ..Wanted::version(release, vec![Target::os("2.28.0", &next)]) };
         site.publisher().publish("stable-thief", &thief)?;
         site.follow("stable-thief", "off")?;
         site.expect_refused("a release of the withdrawn key", &["revoked_signer"], result)?;

@@ -239,7 +239,11 @@ impl UpdateBox {
             last = now.or(last);
             if begun.elapsed() > limit {
                 let seen = last.map_or_else(|| "nobody answered".to_owned(), |v| format!("{v} answered last"));
-                return Err(format!("version {version} does not answer within {} s ({seen}); the serial log ends with: {}", limit.as_secs(), self.tail()));
+                return Err(format!(
+                    "version {version} does not answer within {} s ({seen}); the serial log ends with: {}",
+                    limit.as_secs(),
+                    self.tail()
+                ));
             }
             std::thread::sleep(Duration::from_millis(100));
         }

@@ -11,6 +11,7 @@ mod chain;
 mod cut;
 mod drive;
 mod firmware;
+mod forge;
 mod keys;
 mod machine;
 mod offline;

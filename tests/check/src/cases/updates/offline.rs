@@ -64,7 +64,8 @@ pub fn browser(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
     let console = machine.console()?;
     // Somebody closes the browser in the middle of the upload.
     let bytes = fs::read(&bundle).map_err(|e| format!("{}: {e}", bundle.display()))?;
-    let begun = console.expect("POST", "/api/updates/uploads", Some(&serde_json::json!({"name": "update.wob", "size_bytes": bytes.len()})), &[201])?.json();
+    let begun =
+        console.expect("POST", "/api/updates/uploads", Some(&serde_json::json!({"name": "update.wob", "size_bytes": bytes.len()})), &[201])?.json();
     let id = begun["id"].as_str().ok_or("the upload has no handle")?.to_owned();
     calls::upload_rest(&console, &id, &bytes, Some(bytes.len() / 2))?;
     let stands = console.expect("GET", &format!("/api/updates/uploads/{id}"), None, &[200])?.json();

@@ -122,10 +122,6 @@ impl Publisher {
         let keys = publisher.keys.display().to_string();
         let mut arguments = vec!["keys", "init", "--dir", &keys, "--development", "--dev-seed", seed, "--compatible", COMPATIBLE];
         arguments.extend(more);
-        // A `--compatible` in `more` would clash with the usual one.
-        if more.contains(&"--compatible") {
-            arguments.drain(7..9);
-        }
         publisher.run(&arguments)?;
         Ok(publisher)
     }

@@ -43,12 +43,16 @@ pub fn at_site(
 /// A release of the box's own publisher that is believed, with a file that stands for an image; its version and digest.
 pub fn believed(site: &mut Site<'_>, version: &str, result: &mut CaseResult) -> Result<(u64, String), String> {
     let image = site.dummy(version, DUMMY)?;
+    if !site.publisher().channel(FOLDER).exists() && site.publisher().channel("stable").exists() {
+        site.continued("stable", FOLDER)?;
+    }
     let release = site.next_release();
     site.publisher().publish(FOLDER, &Wanted { floor: FLOOR, ..Wanted::version(release, vec![Target::os(version, &image)]) })?;
     site.follow(FOLDER, "off")?;
     let ended = calls::check(&site.console())?;
     let document = calls::document(&site.console())?;
-    result.expect(ended.done && document["release"] == release, format!("release {release} is believed ({} {})", document["release"], ended.sentence));
+    result
+        .expect(ended.done && document["release"] == release, format!("release {release} is believed ({} {})", document["release"], ended.sentence));
     Ok((release, calls::offered(&document, version)?))
 }
 
@@ -114,14 +118,14 @@ pub fn rollback_meta(stage: &mut Stage, task: &Task, result: &mut CaseResult) ->
         site.expect_bundle_refused("its bundle", &old_bundle, &["older_than_seen"], &["already seen"], result)?;
 
         // The same with a release whose time is over: age is no excuse for what is older than seen.
-        let image = site.dummy("2.0.0", DUMMY)?;
-        let expired = Wanted {
-            at: Some("2020-01-01T00:00:00Z".to_owned()),
-            expires_days: 30,
-            ..Wanted::version(1, vec![Target::os("2.0.0", &image)])
-        };
-        let _older = fs::remove_dir_all(site.publisher().channel("stable-expired"));
-        site.publisher().publish("stable-expired", &expired)?;
+        let expired = site.continued(FOLDER, "stable-expired")?;
+        super::forge::resign(&expired, site.publisher().keys(), |release, stamp| {
+            release["version"] = (release["version"].as_u64().unwrap_or(2) - 1).into();
+            for document in [release, stamp] {
+                document["issued"] = "2020-01-01T00:00:00Z".into();
+                document["expires"] = "2020-02-01T00:00:00Z".into();
+            }
+        })?;
         site.follow("stable-expired", "off")?;
         site.expect_refused("an old release that is expired, too", &["older_than_seen", "expired"], result)?;
         site.follow(FOLDER, "off").map(drop)
@@ -133,12 +137,16 @@ pub fn rollback_os(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
     at_site(stage, task, result, |site, _, _, result| {
         believed(site, "2.15.0", result)?;
         result.note(format!("its floor is {FLOOR}"));
-        // A publisher that forgot its own floor, in a folder of its own, or the tool would say so.
+        // A publisher that forgot its own floor; the tool would say so.
         let old = site.dummy("2.0.5", DUMMY)?;
+        let channel = site.continued(FOLDER, "stable-floor")?;
         let release = site.next_release();
-        let _older = fs::remove_dir_all(site.publisher().channel("stable-floor"));
-        let wanted = Wanted { floor: "0.1.0", ..Wanted::version(release, vec![Target::os("2.0.5", &old)]) };
-        let channel = site.publisher().publish("stable-floor", &wanted)?;
+        site.publisher().publish("stable-floor", &Wanted { floor: FLOOR, ..Wanted::version(release, vec![Target::os("2.15.9", &old)]) })?;
+        super::forge::resign(&channel, site.publisher().keys(), |release, stamp| {
+            release["floor"] = "0.1.0".into();
+            release["entries"][0]["version"] = "2.0.5".into();
+            stamp["version"] = (stamp["version"].as_u64().unwrap_or(0) + 1).into();
+        })?;
         site.follow("stable-floor", "off")?;
         let before = site.still()?;
         let ended = calls::check(&site.console())?;
@@ -150,11 +158,12 @@ pub fn rollback_os(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
             let tried = calls::install(&site.console(), sha256, std::time::Duration::from_secs(60))?;
             result.expect(!tried.done && tried.sentence.contains("2.0.9"), format!("to install it is refused, naming the floor: {}", tried.sentence));
         }
-        let now = site.still()?;
-        result.expect(now == before || site.is_machine(), "nothing changed");
+        result.expect(site.still()?.disk_is(&before), "nothing was written");
         let bundle = fs::read(site.publisher().bundle(&channel, "floor")?).map_err(|e| format!("the bundle: {e}"))?;
         site.expect_bundle_refused("its bundle", &bundle, &[], &["2.0.9"], result)?;
         // The usual channel is the newest again.
+        site.continued("stable-floor", FOLDER)?;
+        super::forge::resign(&site.publisher().channel(FOLDER), site.publisher().keys(), |release, _| release["floor"] = FLOOR.into())?;
         believed(site, "2.15.1", result).map(drop)
     })
 }
@@ -164,10 +173,12 @@ pub fn freeze(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
     at_site(stage, task, result, |site, _, _, result| {
         // What the box has seen tells it the time; then the channel stops being refreshed.
         let (release, _) = believed(site, "2.16.0", result)?;
-        let keys = site.publisher().keys().display().to_string();
-        let channel = site.publisher().channel(FOLDER).display().to_string();
-        let month_ago = (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * 30)).to_string();
-        site.publisher().run(&["refresh", "--keys", &keys, "--channel", &channel, "--days", "7", "--at", &month_ago])?;
+        let frozen = site.publisher().channel(FOLDER);
+        let days_ago = |days: i64| (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * days)).to_string();
+        super::forge::resign(&frozen, site.publisher().keys(), |_, stamp| {
+            stamp["version"] = (stamp["version"].as_u64().unwrap_or(0) + 1).into();
+            (stamp["issued"], stamp["expires"]) = (days_ago(30).into(), days_ago(16).into());
+        })?;
         site.follow(FOLDER, "install")?;
         let before = site.still()?;
         calls::check(&site.console())?;
@@ -182,6 +193,7 @@ pub fn freeze(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
         result.expect(issues.to_string().contains("channel_stale"), format!("an issue is raised ({})", issues["count"]));
         site.expect_still(&before, "a stale channel", result)?;
         result.expect(site.console().http.get("/healthz")?.status == 200, "the box serves on");
+        let (keys, channel) = (site.publisher().keys().display().to_string(), frozen.display().to_string());
         site.publisher().run(&["refresh", "--keys", &keys, "--channel", &channel])?;
         site.follow(FOLDER, "off")?;
         let ended = calls::check(&site.console())?;
@@ -201,27 +213,32 @@ pub fn mix(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
         let good = site.publisher().channel(FOLDER);
         let said = |e: std::io::Error| format!("mixing two releases: {e}");
         fs::copy(good.join("metadata/timestamp.json"), other.join("metadata/timestamp.json")).map_err(said)?;
-        fs::rename(other.join(format!("metadata/release.{}.json", release - 1)), other.join(format!("metadata/release.{release}.json"))).map_err(said)?;
+        fs::rename(other.join(format!("metadata/release.{}.json", release - 1)), other.join(format!("metadata/release.{release}.json")))
+            .map_err(said)?;
         site.follow("stable-mixed", "off")?;
         site.expect_refused("a timestamp with the release before it", &["not_pinned"], result)?;
 
         let image = site.dummy("2.19.0", DUMMY)?;
         let release = site.next_release();
         let _older = fs::remove_dir_all(site.publisher().channel("beta"));
-        let channel = site.publisher().publish("beta", &Wanted { channel: "beta", ..Wanted::version(release, vec![Target::os("2.19.0", &image)]) })?;
+        let wanted = Wanted { channel: "beta", floor: FLOOR, ..Wanted::version(release, vec![Target::os("2.19.0", &image)]) };
+        let channel = site.publisher().publish("beta", &wanted)?;
         site.follow("beta", "off")?;
         site.expect_refused("a release of the channel beta", &["other_channel"], result)?;
         let bundle = fs::read(site.publisher().bundle(&channel, "beta")?).map_err(|e| format!("the bundle: {e}"))?;
         site.expect_bundle_refused("its bundle", &bundle, &["other_channel"], &["beta", "stable"], result)?;
+
+        let foreign = site.continued(FOLDER, "stable-foreign")?;
+        super::forge::resign(&foreign, site.publisher().keys(), |release, stamp| {
+            stamp["version"] = (stamp["version"].as_u64().unwrap_or(0) + 1).into();
+            for document in [release, stamp] {
+                document["compatible"] = "lm-warden-arm64".into();
+            }
+        })?;
+        site.follow("stable-foreign", "off")?;
+        site.expect_refused("a release of another product, signed with the right keys", &["other_product"], result)?;
         site.follow(FOLDER, "off").map(drop)
-    })?;
-    // A box of another product than its publisher's: no machine is one.
-    let mut site = Site::host_born(stage, task, "lm-warden-arm64", super::publisher::COMPATIBLE)?;
-    let image = site.dummy("2.20.0", DUMMY)?;
-    let release = site.next_release();
-    site.publisher().publish(FOLDER, &Wanted::version(release, vec![Target::os("2.20.0", &image)]))?;
-    site.follow(FOLDER, "off")?;
-    site.expect_refused("a release of another product", &["other_product"], result)
+    })
 }
 
 /// Copies a folder of keys without some of them.
@@ -246,7 +263,11 @@ fn doubled(text: &str) -> Result<String, String> {
     let file: Value = serde_json::from_str(text).map_err(|e| format!("the timestamp is not JSON: {e}"))?;
     let one = file["signatures"][0].to_string();
     let list = format!("[{one}]");
-    if text.matches(&list).count() == 1 { Ok(text.replace(&list, &format!("[{one},{one}]"))) } else { Err(format!("the timestamp is not as expected: {text}")) }
+    if text.matches(&list).count() == 1 {
+        Ok(text.replace(&list, &format!("[{one},{one}]")))
+    } else {
+        Err(format!("the timestamp is not as expected: {text}"))
+    }
 }
 
 #[cfg(test)]

@@ -138,13 +138,17 @@ fn on_this_machine(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
     let from: u64 = first.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap_or(0);
     result.expect(from > 0, format!("it goes on from byte {from} and not from the beginning"));
     result.expect(from <= at as u64, format!("and not behind the damaged byte {at}"));
-    result.expect(document["phase"] == "verified", format!("the image of {} bytes is whole in the end ({}, {})", bytes.len(), document["phase"], document["fault"]));
+    result.expect(
+        document["phase"] == "verified",
+        format!("the image of {} bytes is whole in the end ({}, {})", bytes.len(), document["phase"], document["fault"]),
+    );
     Ok(())
 }
 
 fn largest(folder: &std::path::Path) -> Result<std::path::PathBuf, String> {
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut files: Vec<_> = entries.flatten().filter_map(|entry| Some((entry.metadata().ok().filter(|m| m.is_file())?.len(), entry.path()))).collect();
+    let mut files: Vec<_> =
+        entries.flatten().filter_map(|entry| Some((entry.metadata().ok().filter(|m| m.is_file())?.len(), entry.path()))).collect();
     files.sort();
     files.pop().map(|(_, path)| path).ok_or_else(|| format!("{} holds no unfinished file", folder.display()))
 }

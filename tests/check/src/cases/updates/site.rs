@@ -83,31 +83,21 @@ impl<'a> Site<'a> {
     /// # Errors
     /// A sentence with what does not come up.
     pub fn host(stage: &mut Stage, task: &Task) -> Result<Self, String> {
-        Self::host_born(stage, task, COMPATIBLE, COMPATIBLE)
-    }
-
-    /// The same for a box of another product than its publisher's.
-    ///
-    /// # Errors
-    /// As [`Site::host`].
-    pub fn host_born(stage: &mut Stage, task: &Task, publishers: &str, own: &str) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("wardn").tempdir_in("/tmp").map_err(|e| format!("no temporary folder: {e}"))?;
         let work = folder.path().join("publisher");
-        let publisher = Publisher::stranger(&stage.places, &work, "the box's publisher", &["--compatible", publishers], &task.log)?;
+        let publisher = Publisher::stranger(&stage.places, &work, "the box's publisher", &[], &task.log)?;
         fs::create_dir_all(work.join("www")).map_err(|e| format!("{}: {e}", work.display()))?;
         let server = ChannelServer::start(&work.join("www"), &task.log)?;
         let trust = folder.path().join("trust");
         let said = |e: std::io::Error| format!("{}: {e}", trust.display());
         fs::create_dir_all(&trust).map_err(said)?;
         fs::copy(publisher.first_root(), trust.join("root.json")).map_err(said)?;
-        let build = json!({"build_epoch": "2026-01-01T00:00:00Z", "compatible": own, "channel": "stable", "development": true, "data_schema": 1000});
+        let build =
+            json!({"build_epoch": "2026-01-01T00:00:00Z", "compatible": COMPATIBLE, "channel": "stable", "development": true, "data_schema": 1000});
         fs::write(trust.join("build.json"), build.to_string()).map_err(said)?;
         let program = if task.sabotage { broken_tree::agent(task.id, stage, &task.log)? } else { stage.agent_program(&task.log)? };
-        let setup = AgentSetup {
-            engine: None,
-            more: format!("update_trust_dir = \"{}\"\n", trust.display()),
-            ..AgentSetup::dev(program, PathBuf::new())
-        };
+        let setup =
+            AgentSetup { engine: None, more: format!("update_trust_dir = \"{}\"\n", trust.display()), ..AgentSetup::dev(program, PathBuf::new()) };
         let mut agent = AgentUnderTest::start(setup, &task.log)?;
         let console = agent.claimed()?;
         Ok(Self { console, place: Place::Host(Box::new(Host { agent, publisher, server, release: 1, _folder: folder })), work })
@@ -251,7 +241,7 @@ impl<'a> Site<'a> {
     /// A sentence on a machine, whose folders nobody sees.
     pub fn updates_folder(&self) -> Result<PathBuf, String> {
         match &self.place {
-            Place::Host(host) => Ok(host.agent.home().join("data/warden/updates")),
+            Place::Host(host) => Ok(host.agent.home().join("data/warden/updates/targets")),
             Place::Machine { .. } => Err("the folders of a machine cannot be seen".to_owned()),
         }
     }
@@ -284,6 +274,21 @@ impl<'a> Site<'a> {
         let work = self.work.join(name);
         let _older = fs::remove_dir_all(&work);
         Publisher::stranger(&stage.places, &work, "a stranger", more, log)
+    }
+
+    /// A channel folder that goes on from where another stands, without its files: what is published into it continues its numbers.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be copied.
+    pub fn continued(&self, from: &str, name: &str) -> Result<PathBuf, String> {
+        let (from, to) = (self.publisher().channel(from).join("metadata"), self.publisher().channel(name));
+        let said = |e: std::io::Error| format!("copying {}: {e}", from.display());
+        let _older = fs::remove_dir_all(&to);
+        fs::create_dir_all(to.join("metadata")).map_err(said)?;
+        for entry in fs::read_dir(&from).map_err(said)?.flatten() {
+            fs::copy(entry.path(), to.join("metadata").join(entry.file_name())).map_err(said)?;
+        }
+        Ok(to)
     }
 
     /// Puts a channel folder made elsewhere among those that are served.
