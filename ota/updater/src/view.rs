@@ -143,11 +143,12 @@ impl Updates for UpdateRoom {
         let id = task.id().clone();
         tokio::spawn(async move {
             task.step("ask");
-            match this.look().await {
+            let looked = this.look().await;
+            drop(turn);
+            match looked {
                 Ok(()) => task.done("ask"),
                 Err(fault) => task.fail(&fault.problem()),
             }
-            drop(turn);
             this.told();
         });
         Ok(id)

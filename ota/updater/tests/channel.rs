@@ -119,7 +119,7 @@ async fn each_bad_server_is_refused_with_a_sentence_of_its_own_and_nothing_is_ca
         (Fault::Drip, "too slowly to end", UpdatePhase::Downloading),
         (Fault::Busy, "answers 503", UpdatePhase::Downloading),
         (Fault::Moved, "follows no redirects", UpdatePhase::Idle),
-        (Fault::CutAfter(0), "broke off", UpdatePhase::Downloading),
+        (Fault::CutAfter(100), "broke off", UpdatePhase::Downloading),
     ];
     for (fault, words, phase) in cases {
         let (_publisher, server, bench, run) = following("bad").await;
