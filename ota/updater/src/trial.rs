@@ -53,7 +53,13 @@ impl UpdateRoom {
             self.put(start.record.clone()).await?;
         }
         match start.then {
-            Then::Nothing | Then::Fetch => {}
+            Then::Nothing => {}
+            // A new start is a new chance: the schedule takes the transfer up at once.
+            Then::Fetch => {
+                if self.with(|known| known.trouble.passes) {
+                    self.clear_trouble().await;
+                }
+            }
             Then::Install => {
                 self.go_on(turn, Through::Staged)?;
             }
@@ -88,6 +94,8 @@ impl UpdateRoom {
             let health = self.places.health.clone();
             let verdict = blocking(move || Ok(warden_update_record::read::<Verdict>(&health)?)).await.ok().flatten();
             if self.with(|known| std::mem::replace(&mut known.verdict, verdict.clone()) != verdict) {
+                // A word of the gate is followed by a mark of the slot.
+                self.forget_slots();
                 self.told();
             }
             if verdict_on(&record, verdict.as_ref()).is_some_and(|v| v.outcome == Outcome::Good) {

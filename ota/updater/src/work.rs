@@ -165,9 +165,11 @@ impl UpdateRoom {
 
     /// Tells of a fault that touches no system.
     pub(crate) async fn aside(&self, outcome: Result<End, Fault>) -> Result<End, Fault> {
-        if let Err(fault) = &outcome {
-            tracing::warn!(%fault, code = fault.code(), "what was to be added was not");
-            if !matches!(fault, Fault::Cancelled) {
+        match &outcome {
+            Ok(_) => self.clear_trouble().await,
+            Err(Fault::Cancelled) => {}
+            Err(fault) => {
+                tracing::warn!(%fault, code = fault.code(), "what was to be added was not");
                 self.set_trouble(fault).await;
             }
         }
@@ -177,8 +179,9 @@ impl UpdateRoom {
     /// The end of a turn: what it leaves behind, then the turn itself, and last the end of its task, so that whoever waited for that finds the
     /// rest done.
     pub(crate) async fn close(&self, task: &Task, turn: OwnedMutexGuard<()>, outcome: Result<End, Fault>) {
-        if let Err(fault) = &outcome {
-            self.ended(fault).await;
+        match &outcome {
+            Ok(_) => self.clear_trouble().await,
+            Err(fault) => self.ended(fault).await,
         }
         self.finish(task, turn, outcome);
     }

@@ -225,3 +225,18 @@ async fn settings_that_cannot_be_are_refused_and_another_channel_forgets_the_off
     assert!(run.view().await.offers.is_empty());
     assert!(run.check().await.unwrap().contains("this box follows \"beta\""));
 }
+
+#[tokio::test]
+async fn a_newer_release_takes_the_place_of_what_waits_and_old_files_go() {
+    let (publisher, _server, bench, run) = following("newer").await;
+    run.check().await;
+    assert_eq!(run.install().await, None);
+    run.wait(UpdatePhase::Verified).await;
+    publisher.system(2, "1.2.0");
+    assert_eq!(run.check().await, None);
+    let view = run.view().await;
+    assert_eq!((view.phase, view.offers[0].version.as_str(), view.history[0].outcome.as_str()), (UpdatePhase::Idle, "1.2.0", "cancelled"));
+    assert!(support::names(&bench.places().files.join("targets")).is_empty());
+    assert_eq!(run.install().await, None);
+    assert_eq!(run.view().await.attempt.unwrap().version, "1.2.0");
+}
