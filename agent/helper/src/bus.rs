@@ -10,6 +10,7 @@ use zbus::Connection;
 use crate::places::Places;
 use crate::reset::record::is_id;
 use crate::reset::scope::{Asker, Scope, allow};
+use crate::rollback;
 use crate::verb::{Activation, Refusal};
 
 /// Name on the system bus.
@@ -44,6 +45,10 @@ pub enum Error {
     ScreenOnly(String),
     /// See [`Refusal::NoResets`].
     NoResets(String),
+    /// See [`Refusal::Installing`].
+    Installing(String),
+    /// See [`Refusal::NoOtherSystem`].
+    NoOtherSystem(String),
     /// See [`Refusal::Io`].
     Io(String),
 }
@@ -62,6 +67,8 @@ impl From<Refusal> for Error {
             Refusal::NotYours(_) => Self::NotYours(sentence),
             Refusal::ScreenOnly(_) => Self::ScreenOnly(sentence),
             Refusal::NoResets => Self::NoResets(sentence),
+            Refusal::Installing => Self::Installing(sentence),
+            Refusal::NoOtherSystem => Self::NoOtherSystem(sentence),
             Refusal::Io(_) => Self::Io(sentence),
         }
     }
@@ -137,6 +144,17 @@ impl Helper {
         }
         let _turn = self.one_at_a_time.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Ok(self.places.desk.confirm(id)?)
+    }
+
+    /// Makes the other system slot the one that starts next, if it is good. Nothing is restarted.
+    async fn rollback(&self, #[zbus(connection)] bus: &Connection, #[zbus(header)] header: zbus::message::Header<'_>) -> Result<(), Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.asker(bus, &header).await? != Asker::Agent {
+            return Err(Refusal::NotYours("going back to the other system").into());
+        }
+        let slot = rollback::go_back(bus).await?;
+        tracing::warn!(slot, "the other system starts next, by an admin's wish");
+        Ok(())
     }
 }
 

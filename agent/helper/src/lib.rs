@@ -4,6 +4,7 @@
 pub mod bus;
 pub mod places;
 pub mod reset;
+pub mod rollback;
 pub mod verb;
 
 /// Random bytes of the operating system.

@@ -42,6 +42,12 @@ pub enum Refusal {
         "no reset can be taken now: the state partition is not in use, or this start did not finish its own check; restart the machine and try again"
     )]
     NoResets,
+    /// An update is being installed.
+    #[error("an update is being written to the other system slot; wait until it is done")]
+    Installing,
+    /// The other slot may not be started.
+    #[error("there is no other system to go back to: the other slot was never confirmed, failed, or was given up for an update; install one")]
+    NoOtherSystem,
     /// A file or the system manager did not do what was needed.
     #[error("{0}")]
     Io(String),

@@ -227,3 +227,69 @@ async fn nobody_else_may_ask_for_a_reset() {
     assert!(bench.ask("factory").await.unwrap_err().contains("Error.NotYours"));
     assert!(!bench.places.desk.folder().join(REQUEST).exists());
 }
+
+/// Stands where RAUC would be: two slots, and a list of what was marked.
+struct Updater {
+    operation: &'static str,
+    other: &'static str,
+    marked: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+#[zbus::interface(name = "de.pengutronix.rauc.Installer")]
+impl Updater {
+    fn get_slot_status(&self) -> Vec<(String, std::collections::HashMap<String, zbus::OwnedVariant>)> {
+        let slot = |name: &str, boot: &str, state: &str, status: &str| {
+            let of = |text: &str| zbus::OwnedVariant::try_from(zbus::Variant::from(text)).unwrap();
+            let facts = [("bootname", boot), ("state", state), ("boot-status", status)];
+            (name.to_owned(), facts.into_iter().map(|(key, value)| (key.to_owned(), of(value))).collect())
+        };
+        vec![slot("rootfs.0", "a", "booted", "good"), slot("rootfs.1", "b", "inactive", self.other)]
+    }
+
+    fn mark(&self, state: &str, slot: &str) -> (String, String) {
+        self.marked.lock().unwrap().push(format!("{state} {slot}"));
+        (slot.to_owned(), String::new())
+    }
+
+    #[zbus(property)]
+    fn operation(&self) -> &str {
+        self.operation
+    }
+}
+
+impl Bench {
+    /// Asks for the other system while the updater is as given; what came, and what was marked.
+    async fn go_back(&self, operation: &'static str, other: &'static str) -> (Result<(), String>, Vec<String>) {
+        let marked = Arc::default();
+        let updater = Updater { operation, other, marked: Arc::clone(&marked) };
+        let _updater = self.bus.builder().serve_at("/", updater).name("de.pengutronix.rauc").build().await.unwrap();
+        let answer = match self.client.call_method(Some(NAME), PATH, Some(NAME), "Rollback", &()).await {
+            Ok(_) => Ok(()),
+            Err(zbus::Error::MethodError(name, sentence, _)) => Err(format!("{name}: {}", sentence.unwrap_or_default())),
+            Err(error) => Err(error.to_string()),
+        };
+        let marked = marked.lock().unwrap().clone();
+        (answer, marked)
+    }
+}
+
+#[tokio::test]
+async fn the_agent_may_have_the_other_system_started_next_if_it_is_good() {
+    let mut bench = Bench::new().await;
+    bench.as_user(false);
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    assert_eq!(bench.go_back("idle", "good").await, (Ok(()), vec!["active rootfs.1".to_owned()]));
+    let (answer, marked) = bench.go_back("idle", "bad").await;
+    assert!(answer.unwrap_err().contains("Error.NoOtherSystem") && marked.is_empty());
+    let (answer, marked) = bench.go_back("installing", "good").await;
+    assert!(answer.unwrap_err().contains("Error.Installing") && marked.is_empty());
+}
+
+#[tokio::test]
+async fn nobody_else_may_have_the_other_system_started() {
+    let mut bench = Bench::new().await;
+    bench.as_user(true);
+    let _service = bus::offer(bench.bus.builder(), bench.places.clone()).await.unwrap();
+    let (answer, marked) = bench.go_back("idle", "good").await;
+    assert!(answer.unwrap_err().contains("Error.NotYours") && marked.is_empty());
+}

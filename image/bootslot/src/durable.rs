@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Puts `bytes` in place of `path`.
 ///
@@ -24,8 +24,7 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 
 fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a path with a folder is needed"))?;
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a path with a name is needed"))?;
-    let fresh = folder.join(format!(".{}.new", name.to_string_lossy()));
+    let fresh = fresh_name(path)?;
     let mut file = File::create(&fresh)?;
     if let Some(mode) = mode {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
@@ -35,6 +34,15 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     drop(file);
     fs::rename(&fresh, path)?;
     sync_folder(folder)
+}
+
+/// Where the new content of `path` lies until it is whole; after a cut, what is left of it.
+///
+/// # Errors
+/// The path has no name.
+pub fn fresh_name(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a path with a name is needed"))?;
+    Ok(path.with_file_name(format!(".{}.new", name.to_string_lossy())))
 }
 
 /// Puts a folder's names on the medium.

@@ -1,6 +1,7 @@
 //! The program RAUC calls to ask for and change the boot order: `get-primary`, `set-primary SLOT`, `get-state SLOT`,
-//! `set-state SLOT good|bad`, `get-current`. Beside these, `tidy` clears what a cut has left and `confirm` closes the initrd's count of
-//! starts that were not judged healthy. Answers are one word on standard output; refusals one sentence on standard error.
+//! `set-state SLOT good|bad`, `get-current`. Under the name `rauc-pre-install` it is RAUC's handler before an install: it gives the target
+//! slot up and puts the bundle's kernel on the EFI system partition. Judging the running slot good also closes the initrd's own count of
+//! starts that were not judged. Answers are one word on standard output; refusals one sentence on standard error.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +11,8 @@ use warden_bootslot::choice;
 use warden_bootslot::durable;
 use warden_bootslot::entry::{NoSuchSlot, Slot};
 use warden_bootslot::folder::{Entries, FolderError};
+use warden_bootslot::handler::{self, Refused};
+use warden_bootslot::kernel::{self, KernelError};
 
 #[derive(Debug, Error)]
 enum Failure {
@@ -23,14 +26,20 @@ enum Failure {
     NoCurrent,
     #[error("cannot clear the count of starts in {0}: {1}")]
     Count(PathBuf, std::io::Error),
-    #[error("usage: warden-bootslot get-primary | set-primary SLOT | get-state SLOT | set-state SLOT good|bad | get-current | tidy | confirm")]
+    #[error("{0}")]
+    Handler(#[from] Refused),
+    #[error("{0}")]
+    Kernel(#[from] KernelError),
+    #[error("usage: warden-bootslot get-primary | set-primary SLOT | get-state SLOT | set-state SLOT good|bad | get-current")]
     Usage,
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words = std::env::args();
+    let as_handler = words.next().is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == handler::NAME));
+    let words: Vec<String> = words.collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match answer(&words) {
+    match if as_handler { pre_install().map(|()| String::new()) } else { answer(&words) } {
         Ok(text) => {
             if !text.is_empty() {
                 println!("{text}");
@@ -60,12 +69,10 @@ fn answer(words: &[&str]) -> Result<String, Failure> {
         }
         ["set-state", slot, state @ ("good" | "bad")] => {
             let slot = Slot::parse(slot)?;
-            entries.apply(choice::set_state(&entries.list()?, slot, *state == "good"))?;
+            judge(&entries, slot, *state == "good")?;
             Ok(String::new())
         }
         ["get-current"] => Ok(current()?.to_string()),
-        ["tidy"] => entries.tidy().map(|()| String::new()).map_err(Failure::from),
-        ["confirm"] => confirm(&entries).map(|()| String::new()),
         _ => Err(Failure::Usage),
     }
 }
@@ -76,19 +83,37 @@ fn current() -> Result<Slot, Failure> {
     Ok(Slot::parse(word.ok_or(Failure::NoCurrent)?)?)
 }
 
-/// The running slot has proved itself: its entry loses the counter and the initrd's own count ends.
-fn confirm(entries: &Entries) -> Result<(), Failure> {
-    let slot = current()?;
+/// Writes a judgement down. A slot that stands as judged is left as it is: the partition is written rarely. When the running slot is judged
+/// good, its count of starts in the initrd ends too.
+fn judge(entries: &Entries, slot: Slot, good: bool) -> Result<(), Failure> {
     entries.tidy()?;
     let found = entries.list()?;
-    let counted = choice::entry_of(&found, slot).is_some_and(|entry| entry.tries != warden_bootslot::entry::Tries::Confirmed);
-    if counted {
-        entries.apply(choice::set_state(&found, slot, true))?;
+    let write = choice::set_state(&found, slot, good);
+    if choice::entry_of(&found, slot).is_none_or(|entry| entry.tries != write.tries) {
+        entries.apply(write)?;
     }
-    let count = Path::new("/state/boot/unconfirmed");
+    if good && current().is_ok_and(|running| running == slot) {
+        let state = std::env::var_os("WARDEN_STATE").map_or_else(|| PathBuf::from("/state"), PathBuf::from);
+        return end_count(&state.join("boot/unconfirmed"));
+    }
+    Ok(())
+}
+
+fn end_count(count: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::Count(count.to_owned(), error);
     match std::fs::remove_file(count) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Failure::Count(count.to_owned(), error)),
-        Ok(()) => durable::sync_folder(Path::new("/state/boot")).map_err(|error| Failure::Count(count.to_owned(), error)),
+        Err(error) => Err(failed(error)),
+        Ok(()) => durable::sync_folder(count.parent().unwrap_or(Path::new("/"))).map_err(failed),
     }
+}
+
+/// Before RAUC writes a slot: nothing may start it any more, then its new kernel is put in place.
+fn pre_install() -> Result<(), Failure> {
+    let esp = std::env::var_os("WARDEN_ESP").map_or_else(|| PathBuf::from("/efi"), PathBuf::from);
+    let wish = handler::wish(|name| std::env::var(name).ok(), current().ok())?;
+    judge(&Entries::on(&esp), wish.slot, false)?;
+    kernel::place(&wish.bundle.join(handler::KERNEL), &esp, wish.slot)?;
+    println!("slot {} is given up until the install is complete; its new kernel is in place", wish.slot);
+    Ok(())
 }

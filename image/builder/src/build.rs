@@ -1,10 +1,10 @@
 //! The verbs: which steps they are made of, in which order.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::binaries::Binaries;
-use crate::cli::{BuildArgs, CheckArgs, Flavour, PackArgs, Profile, StickArgs};
+use crate::cli::{BuildArgs, BundleArgs, CheckArgs, Flavour, PackArgs, Profile, StickArgs};
 use crate::fault::{Done, Fault};
 use crate::keys::Keys;
 use crate::lockfile::Lock;
@@ -12,9 +12,10 @@ use crate::rootfs::{self, Parts};
 use crate::seal::{Sealed, seal};
 use crate::steps::{note, step};
 use crate::stock::{Kernel, Stock};
+use crate::trust::Trust;
 use crate::uki::{self, BootFiles, Ingredients};
 use crate::workshop::Workshop;
-use crate::{audit, burn, data, disk, files, initrd, manifest, pack, stick};
+use crate::{audit, bundle, burn, data, disk, files, initrd, manifest, pack, stick};
 
 /// What `root` leaves for the steps after it.
 struct Built {
@@ -28,23 +29,52 @@ struct Built {
 
 /// Builds the root tree and checks it.
 pub(crate) fn root(shop: &Workshop, args: &BuildArgs) -> Done {
-    make_root(shop, args).map(drop)
+    make_root(shop, args, &shop.out(args.flavour, args.profile)).map(drop)
 }
 
-fn make_root(shop: &Workshop, args: &BuildArgs) -> Done<Built> {
+/// The keys a build uses, and the root of the update metadata. A release refuses a developer's.
+fn open_keys(shop: &Workshop, args: &BuildArgs, builder: &warden_vm::BuilderRoot) -> Done<(Keys, Trust)> {
+    let keys = match &args.keys {
+        Some(dir) => Keys::given(dir.clone())?,
+        None => Keys::open(shop.keys(), builder)?,
+    };
+    let trust = Trust::open(&keys, shop.recipe.epoch, args.keys.is_none())?;
+    if args.release && args.flavour == Flavour::Production {
+        keys.refuse_development(builder)?;
+        trust.refuse_development()?;
+    }
+    Ok((keys, trust))
+}
+
+fn make_root(shop: &Workshop, args: &BuildArgs, out: &Path) -> Done<Built> {
     let mut stock = Stock::open(shop)?;
     let builder = stock.builder()?;
     let base = stock.base()?;
     let kernel = stock.kernel(args.profile, &builder)?;
     compare_with_lock(shop, stock.lock(), args.release)?;
-    let keys = Keys::open(shop.keys(), &builder)?;
+    let (keys, trust) = open_keys(shop, args, &builder)?;
     let binaries = Binaries::make(shop, args.as_they_are)?;
-    let root = shop.out(args.flavour, args.profile).join("root");
-    let parts = Parts { base: &base, kernel: &kernel, binaries: &binaries, keys: &keys, builder: &builder, profile: args.profile };
+    let root = out.join("root");
+    let parts = Parts {
+        base: &base,
+        kernel: &kernel,
+        binaries: &binaries,
+        keys: &keys,
+        builder: &builder,
+        profile: args.profile,
+        version: version(shop, args),
+        trust: &trust,
+        overlays: &args.overlay,
+    };
     rootfs::build(shop, args.flavour, &parts, &root)?;
     step("root: static check", || refuse_findings(audit::findings(&root, args.flavour)?))?;
     let lock = stock.lock().clone();
     Ok(Built { root, kernel, binaries, keys, builder, lock })
+}
+
+/// The version a build carries.
+fn version<'a>(shop: &Workshop, args: &'a BuildArgs) -> &'a str {
+    args.version.as_deref().unwrap_or(shop.version())
 }
 
 /// What disks and sticks are put together from.
@@ -55,11 +85,14 @@ struct Whole {
     out: PathBuf,
 }
 
-fn make_parts(shop: &Workshop, args: &BuildArgs) -> Done<Whole> {
-    let built = make_root(shop, args)?;
-    let out = shop.out(args.flavour, args.profile);
+fn make_parts(shop: &Workshop, args: &BuildArgs, out: PathBuf, bad_kernel: bool) -> Done<Whole> {
+    files::make_dir(&out)?;
+    let built = make_root(shop, args, &out)?;
     let sealed = seal(shop, &built.builder, &built.root, &out, args.release)?;
-    let initrd = initrd::build(shop, &built.builder, args.profile, args.flavour, &built.kernel, &built.binaries, &out)?;
+    let mut initrd = initrd::build(shop, &built.builder, args.profile, args.flavour, &built.kernel, &built.binaries, &out)?;
+    if bad_kernel {
+        initrd = initrd::empty(shop, &out)?;
+    }
     let ingredients = Ingredients {
         builder: &built.builder,
         keys: &built.keys,
@@ -77,7 +110,7 @@ fn make_parts(shop: &Workshop, args: &BuildArgs) -> Done<Whole> {
 /// Builds a stick that installs what it is made of; with a device, writes it there.
 pub(crate) fn stick(shop: &Workshop, args: &StickArgs) -> Done {
     let start = Instant::now();
-    let Whole { built, sealed, boot, out } = make_parts(shop, &args.build)?;
+    let Whole { built, sealed, boot, out } = make_parts(shop, &args.build, shop.out(args.build.flavour, args.build.profile), false)?;
     let stick = stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
     note(&format!("{} in {:.1} s", stick.strip_prefix(&shop.project).unwrap_or(&stick).display(), start.elapsed().as_secs_f64()));
     match &args.device {
@@ -89,7 +122,7 @@ pub(crate) fn stick(shop: &Workshop, args: &StickArgs) -> Done {
 /// Builds everything up to the disk.
 pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
     let start = Instant::now();
-    let Whole { built, sealed, boot, out } = make_parts(shop, args)?;
+    let Whole { built, sealed, boot, out } = make_parts(shop, args, shop.out(args.flavour, args.profile), false)?;
     let tree = out.join("data");
     let pack = if args.with_pack { Some(newest_pack(shop)?) } else { None };
     data::fill(&tree, &built.root, pack.as_ref(), args.seed_data.as_deref())?;
@@ -97,9 +130,23 @@ pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
     if args.with_stick {
         stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
     }
-    manifest::write(&out, shop.version(), args.flavour, args.profile, &built.kernel.release, &sealed, &built.lock)?;
+    manifest::write(&out, version(shop, args), args.flavour, args.profile, &built.kernel.release, &sealed, &built.lock)?;
     note(&format!("root.img {} MiB, UKI {} MiB", files::length(&sealed.image)? >> 20, files::length(&boot.uki)? >> 20));
     note(&format!("{} in {:.1} s", out.strip_prefix(&shop.project).unwrap_or(&out).join("disk.img").display(), start.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// Builds a root of its own and packs it and its kernel for the boxes. The image beside it is left as it was.
+pub(crate) fn bundle(shop: &Workshop, args: &BundleArgs) -> Done {
+    let start = Instant::now();
+    let out = shop.out(args.build.flavour, args.build.profile).join("bundle");
+    let Whole { built, sealed, boot, out: work } = make_parts(shop, &args.build, out.join("work"), args.bad_kernel)?;
+    disk::check_fit(&sealed, shop.recipe.slot_bytes(args.build.profile)?)?;
+    let version = version(shop, &args.build);
+    let bundle = bundle::build(args, version, &built.builder, &built.keys, &sealed, &boot, &work, &out)?;
+    note(&format!("root hash {}", sealed.root_hash));
+    let shown = bundle.strip_prefix(&shop.project).unwrap_or(&bundle);
+    note(&format!("{}, {} MiB, in {:.1} s", shown.display(), files::length(&bundle)? >> 20, start.elapsed().as_secs_f64()));
     Ok(())
 }
 

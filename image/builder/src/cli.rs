@@ -30,6 +30,13 @@ pub(crate) enum Verb {
         #[arg(long)]
         installed: bool,
     },
+    /// Build an update: a signed bundle of a root and its kernel, `target/image/<flavour>/bundle/warden-<version>.raucb`.
+    Bundle(BundleArgs),
+    /// Make firmware variable stores for machines with Secure Boot, `target/image/vars/{setup,vendor,ours}.fd`.
+    Vars {
+        #[arg(long, value_enum, default_value = "production")]
+        flavour: Flavour,
+    },
     /// Build the signed engine pack and its two test twins (unsigned, one byte flipped).
     Packs(PackArgs),
     /// Change one bit of a pack file in place (for tests of its refusal).
@@ -55,9 +62,18 @@ pub(crate) struct BuildArgs {
     pub(crate) flavour: Flavour,
     #[arg(long, value_enum, default_value = "vm")]
     pub(crate) profile: Profile,
-    /// Refuse packages that differ from image/packages.lock, and compress harder.
+    /// Refuse packages that differ from image/packages.lock and keys of a developer, and compress harder.
     #[arg(long)]
     pub(crate) release: bool,
+    /// The version of the system; the project's own if not given.
+    #[arg(long, value_parser = version)]
+    pub(crate) version: Option<String>,
+    /// Lay this folder over the root, after everything else; for tests. May be given more than once.
+    #[arg(long)]
+    pub(crate) overlay: Vec<PathBuf>,
+    /// Take signing keys, certificates and the root of the update metadata from this folder instead of those of a developer.
+    #[arg(long)]
+    pub(crate) keys: Option<PathBuf>,
     /// Take the programs an earlier build left instead of building them.
     #[arg(long)]
     pub(crate) as_they_are: bool,
@@ -70,6 +86,24 @@ pub(crate) struct BuildArgs {
     /// Copy this folder onto the data partition.
     #[arg(long)]
     pub(crate) seed_data: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleArgs {
+    #[command(flatten)]
+    pub(crate) build: BuildArgs,
+    /// For tests: a kernel that finds no initrd and never gets anywhere.
+    #[arg(long)]
+    pub(crate) bad_kernel: bool,
+    /// For tests: sign with a key that no box knows.
+    #[arg(long)]
+    pub(crate) stranger: bool,
+    /// For tests: the old layout, which boxes refuse.
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// For tests: with a program that wants to run on the box.
+    #[arg(long)]
+    pub(crate) hook: bool,
 }
 
 #[derive(Debug, Args)]
@@ -119,6 +153,14 @@ pub(crate) struct CheckArgs {
     /// A root tree other than the one that was built last.
     #[arg(long)]
     pub(crate) root: Option<PathBuf>,
+}
+
+/// A version goes into file names, unit files and the release metadata: dotted numbers, with an optional suffix.
+fn version(text: &str) -> Result<String, String> {
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
+    let numbers = text.split('-').next().unwrap_or_default().split('.');
+    let dotted = numbers.clone().count() == 3 && numbers.into_iter().all(|n| !n.is_empty() && n.len() < 10 && n.bytes().all(|b| b.is_ascii_digit()));
+    if dotted && plain(text) && text.len() <= 64 { Ok(text.to_owned()) } else { Err("a version looks like 1.2.3 or 1.2.3-rc1".to_owned()) }
 }
 
 /// Which image: the product, or the product with a shell for tests.

@@ -70,7 +70,7 @@ pub(crate) fn definitions(shop: &Workshop, profile: Profile, folder: &Path) -> D
 }
 
 /// A slot must take the next version too, so a root may fill half of it at most.
-fn check_fit(sealed: &Sealed, slot: u64) -> Done {
+pub(crate) fn check_fit(sealed: &Sealed, slot: u64) -> Done {
     let size = files::length(&sealed.image)?;
     if size * 2 <= slot {
         return Ok(());

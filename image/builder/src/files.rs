@@ -65,6 +65,12 @@ pub(crate) fn copy(from: &Path, to: &Path, bits: u32) -> Done {
     mode(to, bits)
 }
 
+/// Gives a file a second name on the same file system, in the place of whatever was there.
+pub(crate) fn link(from: &Path, to: &Path) -> Done {
+    remove(to)?;
+    std::fs::hard_link(from, to).map_err(Fault::io("cannot link", to))
+}
+
 /// Copies the content of one folder into another, all attributes kept.
 pub(crate) fn copy_tree(from: &Path, to: &Path) -> Done {
     make_dir(to)?;

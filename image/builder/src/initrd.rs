@@ -53,6 +53,15 @@ pub(crate) fn build(
     })
 }
 
+/// An initrd without a first program, for tests: the kernel starts and finds nobody to hand over to.
+pub(crate) fn empty(shop: &Workshop, out: &Path) -> Done<PathBuf> {
+    let path = out.join("initrd");
+    let mut archive = Archive::new(shop.recipe.epoch);
+    archive.folder("dev");
+    files::write(&path, archive.finish())?;
+    Ok(path)
+}
+
 /// Modules, uncompressed, because the kernel's loader takes them as they are; their signatures stay in place.
 fn add_modules(archive: &mut Archive, shop: &Workshop, builder: &BuilderRoot, profile: Profile, kernel: &Kernel) -> Done {
     let dep = files::read(&kernel.modules.join("modules.dep"))?;

@@ -9,6 +9,7 @@ mod binaries;
 mod boot;
 mod bootstrap;
 mod build;
+mod bundle;
 mod burn;
 mod cli;
 mod data;
@@ -34,7 +35,9 @@ mod stick;
 mod stock;
 mod tool;
 mod try_stick;
+mod trust;
 mod uki;
+mod vars;
 mod workshop;
 
 use std::process::ExitCode;
@@ -68,6 +71,11 @@ fn run(cli: &Cli) -> Done {
         Verb::Image(args) => build::image(&shop, args),
         Verb::Stick(args) => build::stick(&shop, args),
         Verb::VmInstall { flavour, installed } => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, *flavour, *installed),
+        Verb::Bundle(args) => build::bundle(&shop, args),
+        Verb::Vars { flavour } => {
+            let builder = Stock::open(&shop)?.builder()?;
+            vars::build(&shop, &builder, &keys::Keys::open(shop.keys(), &builder)?, *flavour)
+        }
         Verb::Packs(args) => build::packs(&shop, args),
         Verb::Vm(args) => boot::boot(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::CheckRoot(args) => build::check_root(&shop, args),

@@ -3,7 +3,7 @@
 //! Production comes first; the test flavour is a copy of it with one more directory, `/usr/lib/warden-test`, and nothing else.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use warden_vm::BuilderRoot;
 
@@ -16,6 +16,7 @@ use crate::keys::{Keys, Purpose};
 use crate::steps::step;
 use crate::stock::Kernel;
 use crate::tool::run;
+use crate::trust::Trust;
 use crate::workshop::Workshop;
 
 /// What a root is made from.
@@ -26,6 +27,10 @@ pub(crate) struct Parts<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) builder: &'a BuilderRoot,
     pub(crate) profile: Profile,
+    pub(crate) version: &'a str,
+    pub(crate) trust: &'a Trust,
+    /// Folders laid over everything else, for tests.
+    pub(crate) overlays: &'a [PathBuf],
 }
 
 /// The one directory by which the test flavour differs.
@@ -48,7 +53,9 @@ pub(crate) fn build(shop: &Workshop, flavour: Flavour, parts: &Parts, root: &Pat
         files::copy(&parts.keys.certificate(Purpose::Updates), &root.join("etc/rauc/keyring.pem"), 0o644)?;
         // The installer partitions disks by the same files that built this image.
         disk::definitions(shop, parts.profile, &root.join("usr/lib/warden/repart.d"))?;
-        name_version(root, shop.version())?;
+        name_version(root, parts.version)?;
+        parts.trust.write(root)?;
+        times(shop, parts.profile, root)?;
         for mount_point in ["data", "efi", "state", "media", "proc", "sys", "dev", "run", "tmp", "var"] {
             files::make_dir(&root.join(mount_point))?;
         }
@@ -56,6 +63,9 @@ pub(crate) fn build(shop: &Workshop, flavour: Flavour, parts: &Parts, root: &Pat
     })?;
     if flavour == Flavour::Test {
         step("root: test directory", || test_directory(shop, parts.builder, root))?;
+    }
+    for overlay in parts.overlays {
+        step("root: overlay of a test", || lay_over(overlay, root))?;
     }
     Ok(())
 }
@@ -98,6 +108,12 @@ fn name_version(root: &Path, version: &str) -> Done {
         text.push('\n');
     }
     files::write(&path, text)
+}
+
+/// How long an update is watched before it counts as good: by the machine it runs on, because emulated ones are for tests.
+fn times(shop: &Workshop, profile: Profile, root: &Path) -> Done {
+    let from = shop.image("health").join(format!("{}.toml", profile.name()));
+    files::copy(&from, &root.join("usr/lib/warden/health.toml"), 0o644)
 }
 
 /// Makes the accounts that the overlay declares; at run time /etc is read-only and none can be added. No account has a shell.

@@ -55,8 +55,9 @@ pub(crate) fn seal(shop: &Workshop, builder: &BuilderRoot, root: &Path, out: &Pa
 pub(crate) fn command_line(sealed: &Sealed, profile: Profile) -> String {
     // A guest on a busy host may see its timer stand still for a moment at the start; the kernel would take it for broken hardware.
     let emulated = if profile == Profile::Vm { " no_timer_check" } else { "" };
+    // Whoever sets the machine's SMBIOS strings could otherwise hand the system manager files to write.
     format!(
-        "ro console=tty0 console=ttyS0,115200 quiet panic=5 systemd.show_status=0 systemd.gpt_auto=0 roothash={} hashoffset={}{emulated}",
+        "ro console=tty0 console=ttyS0,115200 quiet panic=5 systemd.show_status=0 systemd.gpt_auto=0 systemd.import_credentials=no roothash={} hashoffset={}{emulated}",
         sealed.root_hash, sealed.hash_offset
     )
 }

@@ -74,7 +74,7 @@ fn fill_esp(shop: &Workshop, sealed: &Sealed, boot: &BootFiles, esp: &Path) -> D
 
 /// The signed lists by which a firmware in setup mode takes our keys: what it may start (`db`), who may change that (`KEK`), and whose
 /// machine it is (`PK`).
-fn authorities(builder: &BuilderRoot, keys: &Keys, out: &Path, to: &Path) -> Done {
+pub(crate) fn authorities(builder: &BuilderRoot, keys: &Keys, out: &Path, to: &Path) -> Done {
     let work = out.join("stick-keys");
     files::fresh_dir(&work)?;
     files::make_dir(to)?;

@@ -33,6 +33,7 @@ const ALLOWED: &[&str] = &[
     "random.trust_cpu=on",
     "tsc=reliable",
     "systemd.gpt_auto=0",
+    "systemd.import_credentials=no",
     "systemd.show_status=0",
     "systemd.show_status=1",
     "systemd.show_status=no",

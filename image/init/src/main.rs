@@ -21,8 +21,11 @@ mod verity;
 use std::convert::Infallible;
 use std::path::Path;
 
+use bootdisk::Layout;
 use cmdline::{Cmdline, Start};
 use fatal::Fatal;
+use state::State;
+use trouble::Way;
 use warden_bootslot::entry::Slot;
 
 fn main() {
@@ -49,11 +52,21 @@ fn start_slot(slot: Slot, cmdline: &Cmdline) -> Result<Infallible, Fatal> {
     files::make("/run/udev/rules.d/60-warden-disk.rules", &bootdisk::udev_rules(&layout))?;
     let state = state::mount(layout.state.as_ref());
     let count = state.count_start(slot);
-    if count.is_some_and(count::in_trouble) {
-        trouble::face(&layout, slot, &state)?;
+    let way = if count.is_some_and(count::in_trouble) { trouble::face(&layout, slot, &state)? } else { Way::On };
+    let Err(fatal) = enter_slot(slot, cmdline, &layout, state, way);
+    if way == Way::LastResort {
+        trouble::recovery_screen(&fatal);
     }
+    Err(fatal)
+}
 
-    verity::open(&disks::node(layout.root(slot)), cmdline)?;
+fn enter_slot(slot: Slot, cmdline: &Cmdline, layout: &Layout, state: State, way: Way) -> Result<Infallible, Fatal> {
+    let device = disks::node(layout.root(slot));
+    if way == Way::LastResort {
+        // Damage would be met sooner or later and stop the kernel; here it can still be said in words.
+        verity::check(&device, cmdline)?;
+    }
+    verity::open(&device, cmdline)?;
     mounts::root()?;
     state.hand_over()?;
     say::milestone(&format!("initrd: slot {slot} on {} is verified and mounted", layout.disk));

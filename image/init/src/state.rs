@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use nix::mount::MsFlags;
 use warden_bootslot::durable;
 use warden_bootslot::entry::Slot;
+use warden_update_record::Fallback;
 
 use crate::bootdisk::Partition;
 use crate::count::{self, Count};
@@ -79,10 +80,11 @@ impl State {
     }
 
     /// Leaves the reason of a fallback for the system that starts next.
-    pub fn record_fallback(&self, sentence: &str) {
+    pub fn record_fallback(&self, from_slot: Slot, sentence: &str) {
         if matches!(self, Self::Mounted) {
-            let path = Path::new(HERE).join("boot/fallback");
-            if let Err(error) = durable::write(&path, format!("{sentence}\n").as_bytes()) {
+            let at_boot = warden_update_record::boot_id().unwrap_or_default();
+            let fallback = Fallback { from_slot, reason: sentence.to_owned(), at_boot };
+            if let Err(error) = warden_update_record::write(&Path::new(HERE).join("boot"), &fallback) {
                 say::note(&format!("initrd: the reason is not recorded: {error}"));
             }
         }

@@ -11,8 +11,18 @@ pub const ROOT: &str = "/dev/mapper/root";
 /// Opens `device` as [`ROOT`].
 pub fn open(device: &str, cmdline: &Cmdline) -> Result<(), Fatal> {
     let offset = format!("--hash-offset={}", cmdline.hashoffset);
+    setup(device, &["open", &offset, "--panic-on-corruption", device, "root", device, &cmdline.roothash])
+}
+
+/// Reads the whole of `device` and compares it with its hash.
+pub fn check(device: &str, cmdline: &Cmdline) -> Result<(), Fatal> {
+    let offset = format!("--hash-offset={}", cmdline.hashoffset);
+    setup(device, &["verify", &offset, device, device, &cmdline.roothash])
+}
+
+fn setup(device: &str, words: &[&str]) -> Result<(), Fatal> {
     let run = Command::new("/bin/veritysetup")
-        .args(["open", &offset, "--panic-on-corruption", device, "root", device, &cmdline.roothash])
+        .args(words)
         .env_clear()
         // There is no udev yet that could answer; the program makes the node itself.
         .env("DM_DISABLE_UDEV", "1")

@@ -39,7 +39,7 @@ impl Guest {
         let sockets = tempfile::Builder::new().prefix("warden-vm-").tempdir().map_err(VmError::io("cannot make a folder for sockets", "/tmp"))?;
         let vars = run_dir.join("vars.fd");
         if fresh || !vars.exists() {
-            let from = builder.dir().join(FIRMWARE_VARS.trim_start_matches('/'));
+            let from = machine.secure_boot.clone().unwrap_or_else(|| builder.dir().join(FIRMWARE_VARS.trim_start_matches('/')));
             std::fs::copy(&from, &vars).map_err(VmError::io("cannot copy the firmware's variable store", &from))?;
         }
         let mut binds = vec![run_dir.to_owned(), sockets.path().to_owned()];

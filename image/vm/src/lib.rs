@@ -21,7 +21,7 @@ pub use container::{Container, ContainerSpec, Ran};
 pub use error::VmError;
 pub use guest::Guest;
 pub use lan::Lan;
-pub use machine::{Boot, Cable, DirectBoot, Drive, Forward, Machine};
+pub use machine::{Boot, DirectBoot, Drive, Forward, Machine};
 pub use neighbour::{INTERFACE, Neighbour};
 pub use patience::quiet;
 pub use qmp::Qmp;

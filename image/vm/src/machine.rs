@@ -53,18 +53,6 @@ impl Drive {
     }
 }
 
-/// What the guest's network card is plugged into.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Cable {
-    /// A network of its own with this machine at 10.0.2.2, and whatever this machine reaches behind it.
-    #[default]
-    Open,
-    /// The same without any way out: no name service, nothing at 10.0.2.2. Forwarded ports still lead in.
-    Closed,
-    /// There is no card.
-    None,
-}
-
 /// A guest to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -84,12 +72,17 @@ pub struct Machine {
     pub cpus: u32,
     /// Forwarded ports.
     pub forwards: Vec<Forward>,
-    /// The network card.
-    pub cable: Cable,
+    /// Without it the guest has no network card at all.
+    pub network: bool,
+    /// No way out of the network: no name service, nothing at 10.0.2.2. Forwarded ports still lead in.
+    pub closed: bool,
     /// What the hardware clock says at power-on, `1990-01-01T00:00:00`; `None` = the host's time.
     pub clock: Option<String>,
-    /// Strings that the firmware's tables carry, as whoever owns the hypervisor can set them.
-    pub smbios: Vec<String>,
+    /// Firmware that checks signatures, with this variable store (a file that is copied for each fresh run); nothing for firmware that
+    /// starts everything.
+    pub secure_boot: Option<PathBuf>,
+    /// OEM strings of the machine (SMBIOS type 11), which loader stubs and systems read; for tests of what they may not do.
+    pub oem_strings: Vec<String>,
 }
 
 impl Machine {
@@ -109,9 +102,11 @@ impl Machine {
             memory_mib: 1024,
             cpus: 2,
             forwards: Vec::new(),
-            cable: Cable::Open,
+            network: true,
+            closed: false,
             clock: None,
-            smbios: Vec::new(),
+            secure_boot: None,
+            oem_strings: Vec::new(),
         }
     }
 }
@@ -128,12 +123,15 @@ pub(crate) struct RunFiles {
 }
 
 pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
+/// The same with signature checks; its variables are kept by code in system management mode.
+pub(crate) const SECURE_FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 pub(crate) const FIRMWARE_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| args.extend(words.iter().map(|w| (*w).to_owned()));
-    add(&["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-display", "none"]);
+    let secure = machine.secure_boot.is_some() && machine.boot == Boot::Uefi;
+    add(&["-machine", if secure { "q35,smm=on" } else { "q35" }, "-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-display", "none"]);
     add(&["-smp", &machine.cpus.to_string(), "-m", &machine.memory_mib.to_string()]);
     add(&["-device", "virtio-rng-pci", "-device", "i6300esb", "-watchdog-action", "reset"]);
     // What is said goes to a file and what is typed comes out of a pipe. Over one socket for both, letters come twice when its reader is slow.
@@ -143,7 +141,11 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     add(&["-qmp", &format!("unix:{},server=on,wait=off", text(&run.qmp))]);
     match &machine.boot {
         Boot::Uefi => {
-            add(&["-drive", &format!("if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}")]);
+            let firmware = if secure { SECURE_FIRMWARE } else { FIRMWARE };
+            if secure {
+                add(&["-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1"]);
+            }
+            add(&["-drive", &format!("if=pflash,format=raw,unit=0,readonly=on,file={firmware}")]);
             add(&["-drive", &format!("if=pflash,format=raw,unit=1,file={}", text(&run.vars))]);
         }
         Boot::Direct(direct) => {
@@ -169,18 +171,14 @@ pub(crate) fn arguments(machine: &Machine, run: &RunFiles) -> Vec<String> {
     if let Some(clock) = &machine.clock {
         add(&["-rtc", &format!("base={clock},clock=vm")]);
     }
-    for string in &machine.smbios {
+    for string in &machine.oem_strings {
         add(&["-smbios", &format!("type=11,value={}", string.replace(',', ",,"))]);
     }
-    if machine.cable == Cable::None {
-        add(&["-nic", "none"]);
-        return args;
-    }
-    let mut network = "user,model=virtio-net-pci".to_owned();
-    if machine.cable == Cable::Closed {
+    let mut network = if machine.network { "user,model=virtio-net-pci".to_owned() } else { "none".to_owned() };
+    if machine.network && machine.closed {
         network.push_str(",restrict=on");
     }
-    for forward in &machine.forwards {
+    for forward in machine.forwards.iter().filter(|_| machine.network) {
         network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{}", forward.host, forward.guest));
     }
     add(&["-nic", &network]);
@@ -235,13 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_without_a_network_has_no_card_and_no_ports() {
+        let mut machine = Machine::from_disk("/d");
+        machine.network = false;
+        machine.forwards.push(Forward { host: 18080, guest: 8080 });
+        let args = arguments(&machine, &run()).join(" ");
+        assert!(args.contains("-nic none") && !args.contains("hostfwd") && !args.contains("virtio-net"));
+    }
+
+    #[test]
     fn a_machine_without_a_way_out_still_lets_its_owner_in() {
-        let mut machine = Machine { cable: Cable::Closed, ..Machine::from_disk("/d") };
+        let mut machine = Machine { closed: true, ..Machine::from_disk("/d") };
         machine.forwards.push(Forward { host: 18443, guest: 443 });
         let args = arguments(&machine, &run()).join(" ");
         assert!(args.contains("restrict=on,hostfwd=tcp:127.0.0.1:18443-:443"), "{args}");
-        machine.cable = Cable::None;
-        assert!(arguments(&machine, &run()).join(" ").ends_with("-nic none"));
     }
 
     #[test]

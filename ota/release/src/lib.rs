@@ -6,6 +6,7 @@
 
 mod channel;
 mod cli;
+mod development;
 mod fault;
 mod files;
 mod judge;
@@ -16,4 +17,5 @@ mod show;
 mod sign;
 
 pub use cli::{run, run_with};
+pub use development::{development_keys, root_of};
 pub use fault::Fault;

@@ -6,6 +6,7 @@
 
 mod bench;
 mod launch;
+mod mark;
 mod start;
 
 use std::path::PathBuf;
@@ -62,6 +63,7 @@ pub fn run_case(id: &str, sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result
         "polkit-bind-mount" => not_on_the_bus(&BIND_MOUNT, ctx, log, result),
         "polkit-set-properties" => not_on_the_bus(&SET_PROPERTIES, ctx, log, result),
         "launch-symlink" => launch::symlink(sabotage, ctx, log, result),
+        "mark-denied" => mark::denied(sabotage, ctx, log, result),
         other => Err(format!("{other} is not a case of privileges")),
     }
 }
