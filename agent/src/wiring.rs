@@ -153,6 +153,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         port,
         loopback_only,
         version,
+        updates: updates.clone(),
     };
     let router = router(
         &config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front, &disks, &updates, version,
@@ -176,7 +177,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         door.forget_unwanted().await;
     }
     let front_watch = front.watch();
-    let local = LocalUpdates { updates: updates.clone(), gateway: gateway.clone() };
+    let local = LocalUpdates { updates: updates.clone(), tasks: tasks.clone(), gateway: gateway.clone() };
     let console = console_socket::open(&config.runtime_dir)?;
     servers.spawn(listeners::serve_unix(console, console_socket::router(source.clone(), local), end.clone()));
     updates.start();

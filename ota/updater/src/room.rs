@@ -179,9 +179,14 @@ impl UpdateRoom {
         tracing::info!(phase = record.phase().name(), version = record.attempt().map(|a| a.entry.version.as_str()), "update");
         self.with(|known| known.record = record);
         // Where the update stands has moved, so the slots may have, too.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).0 = None;
+        self.forget_slots();
         self.told();
         Ok(())
+    }
+
+    /// The slots are asked for anew at the next look.
+    pub(crate) fn forget_slots(&self) {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).0 = None;
     }
 
     pub(crate) async fn store_trusted(&self, trusted: Trusted) -> Result<(), Fault> {
