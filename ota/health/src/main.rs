@@ -11,10 +11,13 @@ use warden_health::hands::BusHands;
 use warden_health::readers::{self, Appliance};
 use warden_health::run::{self, Ended, Trial};
 use warden_health::times::{self, Times};
-use warden_update_record::{Before, Record, Standing, boot_id, image_version, slot_of, standing};
+use warden_update_record::{Before, Record, Slot, Standing, boot_id, image_version, slot_of, standing};
 
 /// Belongs to this boot; keeps the moment of the gate's first start for its later ones.
 const STARTED: &str = "/run/warden-health/started";
+
+/// Longer than any start is watched.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -54,7 +57,8 @@ async fn judge() -> Result<(), String> {
     let slot = slot.ok_or("the kernel command line names no slot; this system was not started from one")?;
     let version = image_version(&read("/usr/lib/os-release")?).ok_or("/usr/lib/os-release names no IMAGE_VERSION")?;
     let boot_id = boot_id().map_err(|cause| format!("this boot has no id: {cause}"))?;
-    let before = before(slot, &boot_id);
+    let Came { before, update } = came(slot, &boot_id);
+    let times = if update { times } else { Times { deadline: NEVER, ..times } };
     let trial = Trial {
         transaction: before.as_ref().map(|before| before.transaction.clone()),
         expected: Expected { version, before },
@@ -73,16 +77,32 @@ async fn judge() -> Result<(), String> {
     Ok(())
 }
 
-/// How the box was before the update that led to this slot. Without one, or with one that cannot be read, only what needs no comparison is
-/// checked.
-fn before(slot: warden_update_record::Slot, boot_id: &str) -> Option<Before> {
+/// What led to this slot.
+struct Came {
+    /// How the box was before, if that is known.
+    before: Option<Before>,
+    /// Whether an update did, or whether that cannot be told. Otherwise the slot was installed, or somebody went back to it: the other one
+    /// is no better, so that nothing is won by giving this one up at a deadline. It is judged good when it is, and its starts are counted.
+    update: bool,
+}
+
+fn came(slot: Slot, boot_id: &str) -> Came {
     let folder = Path::new(warden_update_record::UPDATE_DIR);
-    let record: Record = warden_update_record::read(folder).unwrap_or_else(|cause| told(&cause)).unwrap_or_default();
+    let record = match warden_update_record::read::<Record>(folder) {
+        Ok(Some(record)) => record,
+        // No record at all is a box that was never updated, provided that its place is there.
+        Ok(None) => return Came { before: None, update: !folder.is_dir() },
+        Err(cause) => {
+            tracing::error!("{cause}");
+            return Came { before: None, update: true };
+        }
+    };
     if standing(&record, Some(slot), boot_id) != Standing::OnTrial {
-        return None;
+        return Came { before: None, update: false };
     }
     let before: Option<Before> = warden_update_record::read(folder).unwrap_or_else(|cause| told(&cause));
-    before.filter(|before| record.attempt().is_some_and(|attempt| attempt.transaction == before.transaction))
+    let before = before.filter(|before| record.attempt().is_some_and(|attempt| attempt.transaction == before.transaction));
+    Came { before, update: true }
 }
 
 fn told<T>(cause: &warden_update_record::FileError) -> Option<T> {
