@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use warden_vm::{Guest, quiet};
 
-/// Has the box updated from the stick that is plugged in.
+/// Has the box update from the stick that is plugged in.
 ///
 /// # Errors
-/// A sentence when the screen does not ask for it.
+/// A sentence when the screen does not ask for it, or with its refusal.
 pub fn update_from_stick(guest: &mut Guest) -> Result<(), String> {
     let mut ask = |typed: &str, shown: &str| -> Result<String, String> {
         let mark = guest.serial().mark();
@@ -16,6 +16,6 @@ pub fn update_from_stick(guest: &mut Guest) -> Result<(), String> {
     };
     ask("u", "(?i)stick")?;
     std::thread::sleep(Duration::from_millis(500));
-    ask("update\n", "(?i)update")?;
-    Ok(())
+    let said = ask("update\r", "(is being read|Not done[^\n]*)")?;
+    if said.starts_with("Not done") { Err(format!("the screen refused: {said}")) } else { Ok(()) }
 }
