@@ -7,7 +7,7 @@ FLAVOUR ?= production
 PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/debug
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run where bins demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box clean
+.PHONY: help run where bins demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -98,6 +98,12 @@ check-box: ## the acceptance list tests/accept/box.toml; SABOTAGE, ONLY and CHEC
 	@agent/dev/deps.sh image
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-check box $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
+
+check-updates: ## the acceptance list tests/accept/updates.toml; SABOTAGE, ONLY and CHECK_FLAGS as above
+	@agent/dev/deps.sh check
+	@agent/dev/deps.sh image
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-check updates $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
 
 clean: ## removes target/ (caches outside the tree stay)
 	@rm -rf target

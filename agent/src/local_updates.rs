@@ -1,7 +1,7 @@
 //! Updates and the health gate on the local socket. Whoever may open the socket stands at the box, or is the gate; its file permissions are
 //! its authority.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -16,8 +16,10 @@ use serde_json::{Value, json};
 use warden_access::http::ProblemResponse;
 use warden_domain::{
     Problem, ProblemKind,
+    ids::TaskId,
     key::Caller,
-    update::{Stick, Updates},
+    tasks::Tasks,
+    update::{Stick, UpdatePhase, Updates},
 };
 use warden_gateway::Gateway;
 
@@ -29,6 +31,8 @@ const ANSWER: usize = 1 << 20;
 pub struct LocalUpdates {
     /// Updates.
     pub updates: Arc<dyn Updates>,
+    /// Long work.
+    pub tasks: Tasks,
     /// The data plane, for the gate's token.
     pub gateway: Arc<Gateway>,
 }
@@ -39,6 +43,9 @@ struct FromStick {
     #[serde(default)]
     source: Option<String>,
     install: bool,
+    /// Restart into it once it is installed.
+    #[serde(default)]
+    restart: bool,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +72,29 @@ async fn show(State(parts): State<LocalUpdates>) -> Json<warden_api::UpdateDocum
 /// Takes over a bundle on a stick; with `install` a system in it is installed. 202 with the task.
 async fn take_from_stick(State(parts): State<LocalUpdates>, Json(wish): Json<FromStick>) -> Result<Response, ProblemResponse> {
     let task = parts.updates.take_from_stick(wish.source.map_or(Stick::Any, Stick::Disk), wish.install).await?;
+    if wish.install && wish.restart {
+        tokio::spawn(restart_after(parts, task.clone()));
+    }
     Ok((StatusCode::ACCEPTED, Json(json!({"task": task.to_string()}))).into_response())
+}
+
+/// Whoever asked stands at the machine and said that it may restart: once the work is through, it does.
+async fn restart_after(parts: LocalUpdates, task: TaskId) {
+    loop {
+        match parts.tasks.get(&task) {
+            Ok(steps) if !steps.over() => tokio::time::sleep(Duration::from_millis(500)).await,
+            Ok(steps) if steps.failure.is_none() && parts.updates.standing().0 == UpdatePhase::Staged => break,
+            _ => return,
+        }
+    }
+    // The turn of the install ends a moment after its task.
+    for _ in 0..10 {
+        match parts.updates.restart().await {
+            Ok(()) => return,
+            Err(problem) => tracing::warn!(%problem, "the restart into the new system is tried again"),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 /// Restarts into what is staged. 202.

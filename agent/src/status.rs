@@ -12,6 +12,7 @@ use warden_domain::{
     model::{Registry, StateWord},
     recovery::Recovery,
     replica::Serving,
+    update::{UpdatePhase, UpdateView, Updates},
 };
 
 /// The document; the shape is shared with `warden-console`.
@@ -26,6 +27,8 @@ pub struct LocalStatus {
     claim_code: Option<String>,
     reset_code: Option<String>,
     admins: Vec<String>,
+    /// How far an update is, or why the last one did not work.
+    update: Option<String>,
     health: &'static str,
     sentences: Vec<String>,
     models: Vec<LocalModel>,
@@ -63,6 +66,8 @@ pub struct StatusSource {
     pub loopback_only: bool,
     /// Version of the agent.
     pub version: &'static str,
+    /// Updates.
+    pub updates: Arc<dyn Updates>,
 }
 
 impl StatusSource {
@@ -108,10 +113,28 @@ impl StatusSource {
             claim_code,
             reset_code,
             admins,
+            update: update(&self.updates.view().await),
             health: if sentences.is_empty() { "ok" } else { "degraded" },
             sentences,
             models,
         }
+    }
+}
+
+/// Where an update stands, for somebody at the screen; nothing when there is nothing to say.
+fn update(view: &UpdateView) -> Option<String> {
+    let version = view.attempt.as_ref().map_or("", |attempt| attempt.version.as_str());
+    let share = view.progress.filter(|p| p.total > 0).map(|p| format!(" ({} %)", p.done.saturating_mul(100) / p.total)).unwrap_or_default();
+    let fault = view.fault.as_ref().map(|fault| fault.sentence.clone());
+    match view.phase {
+        UpdatePhase::Available | UpdatePhase::Downloading => Some(format!("version {version} is being fetched{share}.")),
+        UpdatePhase::Installing => Some(format!("version {version} is being written to the other slot{share}. Do not switch the machine off.")),
+        UpdatePhase::Staged => Some(format!("version {version} is installed and is tried at the next restart.")),
+        UpdatePhase::Trial => Some(format!("version {version} is on trial.")),
+        UpdatePhase::Verified => fault.or_else(|| Some(format!("version {version} was checked and waits to be installed."))),
+        UpdatePhase::RolledBack => view.went_back.as_ref().map(|reason| format!("version {version} was left again. {}", reason.sentence)),
+        UpdatePhase::Idle | UpdatePhase::Confirmed if view.progress.is_some() => Some(format!("a bundle is being read and checked{share}.")),
+        UpdatePhase::Idle | UpdatePhase::Confirmed => fault,
     }
 }
 

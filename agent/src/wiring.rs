@@ -146,6 +146,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         port,
         loopback_only,
         version,
+        updates: updates.clone(),
     };
     let rooms = Rooms {
         profile: config.profile,
@@ -184,7 +185,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         door.forget_unwanted().await;
     }
     let front_watch = rooms.front.watch();
-    let local = LocalUpdates { updates: rooms.updates.clone(), gateway: rooms.gateway.clone() };
+    let local = LocalUpdates { updates: rooms.updates.clone(), tasks: rooms.disks.tasks.clone(), gateway: rooms.gateway.clone() };
     let console = console_socket::open(&config.runtime_dir)?;
     servers.spawn(listeners::serve_unix(console, console_socket::router(source.clone(), local), end.clone()));
     rooms.updates.start();

@@ -283,7 +283,12 @@ fn offer(offer: &Offer, view: &UpdateView, may: bool, now: Timestamp, t: &'stati
         Reaches::At(moment) => t.updates_reaches(until(moment, now, t)),
         Reaches::Held => t.updates_reaches_held.to_owned(),
     };
-    let busy = !matches!(view.phase, UpdatePhase::Idle | UpdatePhase::Confirmed | UpdatePhase::RolledBack | UpdatePhase::Staged);
+    let ours = view.attempt.as_ref().is_some_and(|attempt| attempt.sha256 == offer.sha256);
+    let busy = match view.phase {
+        UpdatePhase::Idle | UpdatePhase::Confirmed | UpdatePhase::RolledBack => false,
+        UpdatePhase::Verified | UpdatePhase::Staged => ours,
+        _ => true,
+    };
     let can = may && !offer.installed && offer.refused.is_none() && !busy && (!system || offer.direction != "same");
     OfferView {
         what: format!("{} {} {}", words::kind(offer.kind, t), offer.name, offer.version),

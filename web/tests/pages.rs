@@ -17,6 +17,7 @@ use warden_domain::{
     model::StateWord,
     storage::Role as DiskRole,
     units::{Bytes, Tokens},
+    update::UpdatePhase,
     usage::UsageTotals,
 };
 
@@ -51,6 +52,7 @@ fn furnished() -> World {
     world.plug("BLANK", DiskRole::Blank);
     world.plug("STICK", DiskRole::Foreign);
     world.lose_volume("wm-00000001", "S-GONE");
+    world.updating(UpdatePhase::Downloading);
     world
 }
 
@@ -80,6 +82,9 @@ const PAGES: &[&str] = &[
     "/ui/system/reboot",
     "/ui/system/power-off",
     "/ui/system/factory-reset",
+    "/ui/updates",
+    "/ui/updates/restart",
+    "/ui/updates/go-back",
     "/ui/issues",
     "/ui/issues/iss_model_failed/dismiss",
     "/ui/alerts",
@@ -500,4 +505,41 @@ async fn the_system_disk_offers_no_button_and_others_say_what_they_would_do() {
     let blank = browser.get("/ui/storage/disks/BLANK/adopt").await.text;
     assert!(blank.contains("will erase") && !blank.contains("name=\"serial\""));
     assert!(browser.get("/ui/storage/disks/STICK/adopt").await.text.contains("name=\"serial\""));
+}
+
+#[tokio::test]
+async fn the_page_of_updates_shows_what_may_be_done_in_each_phase_and_to_whom() {
+    let cases = [
+        (UpdatePhase::Idle, vec!["Install now", "Go back to the other system"], vec!["Restart now"]),
+        (UpdatePhase::Downloading, vec!["being fetched", "12.0 MiB/s", "50 s left", "/ui/updates/cancel"], vec!["Restart now"]),
+        (UpdatePhase::Verified, vec!["/ui/updates/continue", "/ui/updates/cancel"], vec!["Restart now"]),
+        (UpdatePhase::Staged, vec!["Restart now"], vec!["/ui/updates/cancel"]),
+        (UpdatePhase::Trial, vec!["on trial"], vec!["Restart now", "/ui/updates/go-back", "/ui/updates/cancel"]),
+        (UpdatePhase::RolledBack, vec!["The console did not answer.", "Install now"], vec!["Restart now"]),
+    ];
+    for (phase, shown, hidden) in cases {
+        let world = World::claimed();
+        world.updating(phase);
+        let page = Browser::signed_in(&world).get("/ui/updates").await.text;
+        assert!(shown.iter().all(|words| page.contains(words)), "{phase:?}: {shown:?}");
+        assert!(!hidden.iter().any(|words| page.contains(words)), "{phase:?}: {hidden:?}");
+        assert!(page.contains("Faster &#60;loads&#62;.") || page.contains("Faster &lt;loads&gt;."), "notes are text");
+    }
+    let world = World::claimed();
+    world.updating(UpdatePhase::Staged);
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    let page = Browser::signed_in(&world).get("/ui/updates").await.text;
+    assert!(!page.contains("Restart now") && !page.contains("id=\"upload\"") && page.contains("waits for a restart"));
+}
+
+#[tokio::test]
+async fn a_box_without_a_channel_says_the_next_step_and_home_tells_of_what_waits() {
+    let world = World::claimed();
+    let browser = Browser::signed_in(&world);
+    assert!(browser.get("/ui/updates").await.text.contains("No channel is set"));
+    world.edit(|m| m.updates.cannot_install = Some("This is not the appliance.".to_owned()));
+    assert!(browser.get("/ui/updates").await.text.contains("Nothing can be installed on this machine"));
+    assert!(!browser.get("/ui/").await.text.contains("/ui/updates\">Updates</a>"));
+    world.updating(UpdatePhase::Staged);
+    assert!(browser.get("/ui/").await.text.contains("Version 1.4.0 waits for a restart"));
 }

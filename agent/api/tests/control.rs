@@ -454,3 +454,49 @@ async fn only_an_admin_erases_disks_imports_and_looks_at_sticks() {
     assert_eq!(script.get("/api/storage/sources/STICK/models").await.status, 403);
     assert_eq!(script.get("/api/storage").await.status, 200);
 }
+
+#[tokio::test]
+async fn updates_are_set_followed_and_driven_by_a_script() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let shown = script.get("/api/updates").await.json;
+    assert_eq!((shown["state"]["phase"].as_str(), shown["config"]["automatic"].as_str()), (Some("idle"), Some("off")));
+    assert_eq!(script.post("/api/updates/check", &json!({})).await.code(), "conflict");
+    let config =
+        json!({"channel_url": "https://u.example/stable", "channel": "stable", "automatic": "download", "window": {"from": "22:00", "to": "05:00"}});
+    let set = script.put("/api/updates", &config).await;
+    assert_eq!((set.status, set.json["window"]["from"].as_str(), &set.json["rate_limit_bytes_per_s"]), (200, Some("22:00"), &json!(null)));
+    for bad in [
+        json!({"channel": "stable", "automatic": "sometimes"}),
+        json!({"channel": "stable", "automatic": "off", "window": {"from": "25:00", "to": "05:00"}}),
+        json!({"channel": "stable", "automatic": "off", "colour": 1}),
+    ] {
+        assert_eq!(script.put("/api/updates", &bad).await.code(), "invalid_value", "{bad}");
+    }
+    assert_eq!(script.post("/api/updates/check", &json!({})).await.status, 202);
+    assert_eq!(script.post("/api/updates/install", &json!({})).await.json["task"], "tsk_install");
+    assert_eq!(script.post("/api/updates/restart", &json!({})).await.code(), "conflict");
+    world.updating(warden_domain::update::UpdatePhase::Staged);
+    assert_eq!(script.post("/api/updates/restart", &json!({})).await.status, 202);
+    assert_eq!(script.post("/api/updates/from-stick", &json!({"install": true})).await.status, 202);
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Operator);
+    for path in ["check", "restart", "cancel", "go-back"] {
+        assert_eq!(script.post(&format!("/api/updates/{path}"), &json!({})).await.code(), "forbidden", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_upload_goes_on_where_it_stands() {
+    let world = World::claimed();
+    let script = Script::signed_in(&world);
+    let begun = script.post("/api/updates/uploads", &json!({"name": "a.wob", "size_bytes": 10})).await;
+    assert_eq!((begun.status, begun.json["received_bytes"].as_u64()), (201, Some(0)));
+    let path = format!("/api/updates/uploads/{}", begun.json["id"].as_str().unwrap());
+    assert_eq!(script.put_bytes(&format!("{path}?offset=0"), b"01234").await.json["received_bytes"], 5);
+    assert_eq!(script.put_bytes(&format!("{path}?offset=0"), b"01234").await.code(), "conflict");
+    assert_eq!(script.put_bytes(&path, b"01234").await.code(), "invalid_value");
+    assert_eq!(script.put_bytes(&format!("{path}?offset=5"), b"56789").await.json["received_bytes"], 10);
+    assert_eq!(script.post(&format!("{path}/take"), &json!({"install": false})).await.status, 202);
+    assert_eq!(script.delete(&path).await.status, 204);
+    assert_eq!(script.get(&path).await.code(), "not_found");
+}

@@ -37,6 +37,9 @@ pub struct Status {
     /// Fingerprint of the certificate that the console shows to browsers; nothing without TLS.
     #[serde(default)]
     pub fingerprint: Option<String>,
+    /// How far an update is, or why the last one did not work.
+    #[serde(default)]
+    pub update: Option<String>,
     /// `ok` or `degraded`.
     pub health: String,
     /// What an admin should know.
@@ -72,24 +75,51 @@ pub enum Silence {
 
 /// Asks once.
 pub fn status(socket: &Path) -> Result<Status, Silence> {
+    let answer = call(socket, "GET /console/status HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let (code, body) = split(&answer)?;
+    if code != "200" {
+        return Err(Silence::Odd(format!("HTTP {code}")));
+    }
+    serde_json::from_slice(body).map_err(|error| Silence::Odd(error.to_string()))
+}
+
+/// Has the agent install the update on the stick that is plugged in, and restart into it. Says what came of the wish.
+#[must_use]
+pub fn update_from_stick(socket: &Path) -> String {
+    let body = r#"{"install":true,"restart":true}"#;
+    let ask = format!(
+        "POST /updates/from-stick HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let answered = call(socket, &ask);
+    match answered.as_ref().map_err(ToString::to_string).and_then(|answer| split(answer).map_err(|silence| silence.to_string())) {
+        Ok(("202", _)) => "The stick is being read. How far it is stands above; the machine restarts when the new system is written.".to_owned(),
+        Ok((code, body)) => {
+            let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+            let words = ["message", "hint"].map(|part| said["detail"][part].as_str().unwrap_or_default().to_owned()).join(" ");
+            let words = words.trim();
+            if words.is_empty() { format!("Not done: the agent answered {code}. Try again in a moment.") } else { format!("Not done: {words}") }
+        }
+        Err(silence) => format!("Not done: updates need the agent, and {silence}. Restart the machine from the menu, then try again."),
+    }
+}
+
+fn call(socket: &Path, question: &str) -> Result<Vec<u8>, Silence> {
     let broken = |error: std::io::Error| Silence::Broken(error.to_string());
     let mut stream = UnixStream::connect(socket).map_err(|_| Silence::NotThere)?;
     stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE))).map_err(broken)?;
-    stream.write_all(b"GET /console/status HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").map_err(broken)?;
+    stream.write_all(question.as_bytes()).map_err(broken)?;
     let mut answer = Vec::new();
     stream.take(MAX_BYTES).read_to_end(&mut answer).map_err(broken)?;
-    parse(&answer)
+    Ok(answer)
 }
 
-fn parse(answer: &[u8]) -> Result<Status, Silence> {
-    let odd = |text: &str| Silence::Odd(text.to_owned());
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(|| odd("no HTTP head"))?;
-    let head = String::from_utf8_lossy(&answer[..end]);
-    let code = head.split_ascii_whitespace().nth(1).unwrap_or_default();
-    if code != "200" {
-        return Err(odd(&format!("HTTP {code}")));
-    }
-    serde_json::from_slice(&answer[end + 4..]).map_err(|error| odd(&error.to_string()))
+/// Status code and body of an answer.
+fn split(answer: &[u8]) -> Result<(&str, &[u8]), Silence> {
+    let odd = || Silence::Odd("no HTTP head".to_owned());
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(odd)?;
+    let head = std::str::from_utf8(&answer[..end]).map_err(|_| odd())?;
+    Ok((head.split_ascii_whitespace().nth(1).unwrap_or_default(), &answer[end + 4..]))
 }
 
 #[cfg(test)]
@@ -120,6 +150,28 @@ mod tests {
         let status = answered(format!("HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{BODY}")).unwrap();
         assert_eq!(status.claim_code.as_deref(), Some("ABCD-EFGH"));
         assert_eq!(status.models[0].name, "tiny");
+    }
+
+    #[test]
+    fn the_agents_refusal_of_a_stick_reaches_the_screen_whole() {
+        let said = |answer: String| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("console.sock");
+            let listener = UnixListener::bind(&path).unwrap();
+            let agent = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = [0; 512];
+                let got = stream.read(&mut asked).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                String::from_utf8_lossy(&asked[..got]).into_owned()
+            });
+            (update_from_stick(&path), agent.join().unwrap())
+        };
+        let (told, asked) = said("HTTP/1.0 202 Accepted\r\n\r\n{\"task\":\"x\"}".into());
+        assert!(told.starts_with("The stick is being read") && asked.ends_with(r#"{"install":true,"restart":true}"#), "{asked}");
+        let detail = r#"{"detail":{"message":"An update is being worked on.","hint":"Wait."}}"#;
+        assert_eq!(said(format!("HTTP/1.0 409 Conflict\r\n\r\n{detail}")).0, "Not done: An update is being worked on. Wait.");
+        assert!(update_from_stick(Path::new("/nonexistent/x.sock")).contains("need the agent"));
     }
 
     #[test]

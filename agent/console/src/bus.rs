@@ -32,7 +32,8 @@ pub fn carry_out(effect: Effect) -> String {
             Effect::Reboot => in_time(reboot()).await.map_or_else(power_failed, |()| "The machine restarts now.".to_owned()),
             Effect::PowerOff => in_time(power_off()).await.map_or_else(power_failed, |()| "The machine switches off now.".to_owned()),
             Effect::Reset(reset) => run_reset(reset).await,
-            Effect::Redraw => String::new(),
+            // The agent's, not a service's.
+            Effect::Update | Effect::Redraw => String::new(),
         }
     })
 }

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     let (send, news) = sync_channel(16);
     terminal::read_keys(send.clone(), News::Typed);
     ask_agent(send, PathBuf::from(socket));
-    match show(Paper::of_terminal(name), &news) {
+    match show(Paper::of_terminal(name), Path::new(socket), &news) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("console: cannot write to {name}: {error}; is it connected?");
@@ -73,7 +73,7 @@ fn ask_agent(send: SyncSender<News>, socket: PathBuf) {
     });
 }
 
-fn show(paper: Paper, news: &Receiver<News>) -> std::io::Result<()> {
+fn show(paper: Paper, socket: &Path, news: &Receiver<News>) -> std::io::Result<()> {
     let begun = Instant::now();
     let version = std::fs::read_to_string("/usr/lib/warden/version").unwrap_or_default();
     let (mut state, mut keys, mut pressed) = (State::Status, Keys::default(), Instant::now());
@@ -115,7 +115,10 @@ fn show(paper: Paper, news: &Receiver<News>) -> std::io::Result<()> {
                 Some(Effect::Redraw) => shown = None,
                 Some(effect) => {
                     put(paper, &mut shown, now(&state, &status))?;
-                    state = state.told(bus::carry_out(effect));
+                    state = state.told(match effect {
+                        Effect::Update => agent::update_from_stick(socket),
+                        effect => bus::carry_out(effect),
+                    });
                     pressed = Instant::now();
                 }
             }

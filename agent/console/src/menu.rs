@@ -22,10 +22,12 @@ pub enum Choice {
     FactoryKeep,
     /// Factory reset that removes the models.
     FactoryWipe,
+    /// Install an update from a stick.
+    Update,
 }
 
-/// The menu, in its order. Installing an update from a stick gets its line when there are updates.
-pub const MENU: &[Choice] = &[Choice::Network, Choice::Admin, Choice::Reboot, Choice::PowerOff, Choice::Factory];
+/// The menu, in its order. Installing an update stands last, so that the numbers before it stay what they always were.
+pub const MENU: &[Choice] = &[Choice::Network, Choice::Admin, Choice::Reboot, Choice::PowerOff, Choice::Factory, Choice::Update];
 /// The question before a factory reset.
 pub const MODELS: &[Choice] = &[Choice::FactoryKeep, Choice::FactoryWipe];
 
@@ -38,6 +40,8 @@ pub enum Effect {
     PowerOff,
     /// Write the reset down, then restart the machine.
     Reset(Reset),
+    /// Have the agent install an update from the stick that is plugged in.
+    Update,
     /// Draw everything anew.
     Redraw,
 }
@@ -97,6 +101,7 @@ impl Choice {
             Self::Factory => "Factory reset: remove settings, keys and accounts",
             Self::FactoryKeep => "Factory reset, keep the model files",
             Self::FactoryWipe => "Factory reset, remove the model files too",
+            Self::Update => "Install an update from a stick",
         }
     }
 
@@ -110,6 +115,7 @@ impl Choice {
             Self::PowerOff => "off",
             Self::Factory | Self::FactoryKeep => "reset",
             Self::FactoryWipe => "erase",
+            Self::Update => "update",
         }
     }
 
@@ -125,6 +131,11 @@ impl Choice {
                 "The passwords of all admins stop working and everybody is signed out.",
                 "After the restart a code on this screen lets an admin set a new password in the browser.",
                 "Keys, models and settings stay. Setup does not open again. The machine restarts.",
+            ],
+            Self::Update => &[
+                "The signed bundle on the stick (.wob, or a channel folder) is checked; its system is written to the slot that does not run.",
+                "The machine then restarts and tries it. If it is not healthy, the machine goes back by itself.",
+                "Settings, keys and models stay. Engines and models in the bundle are added.",
             ],
             Self::Reboot => &["Requests that run get a moment to finish, then end. Models that were loaded come back."],
             Self::PowerOff => &["Requests that run get a moment to finish, then end. Press the power button to start again."],
@@ -149,6 +160,7 @@ impl Choice {
             Self::PowerOff => Effect::PowerOff,
             Self::Factory | Self::FactoryKeep => Effect::Reset(Reset { scope: "factory", keep_models: true }),
             Self::FactoryWipe => Effect::Reset(Reset { scope: "factory", keep_models: false }),
+            Self::Update => Effect::Update,
         }
     }
 }
@@ -161,7 +173,7 @@ impl State {
             return (self, Some(Effect::Redraw));
         }
         match self {
-            Self::Status => (if matches!(key, Key::Enter | Key::Letter('m' | 'M')) { open(MENU) } else { Self::Status }, None),
+            Self::Status => (from_status(key), None),
             Self::List { items, marked } => (in_list(items, marked, key), None),
             Self::Confirm { choice, typed, .. } => in_word(choice, typed, key),
             Self::Working(choice) => (Self::Working(choice), None),
@@ -179,6 +191,15 @@ impl State {
     #[must_use]
     pub fn told(self, text: String) -> Self {
         Self::Told { text }
+    }
+}
+
+/// The short way to an update, for whoever stands there with a stick.
+fn from_status(key: Key) -> State {
+    match key {
+        Key::Enter | Key::Letter('m' | 'M') => open(MENU),
+        Key::Letter('u' | 'U') => State::Confirm { choice: Choice::Update, typed: String::new(), wrong: false },
+        _ => State::Status,
     }
 }
 
@@ -253,6 +274,8 @@ mod tests {
             ("m4OFF\r", Effect::PowerOff),
             ("m51reset\r", Effect::Reset(Reset { scope: "factory", keep_models: true })),
             ("m52erase\r", Effect::Reset(Reset { scope: "factory", keep_models: false })),
+            ("m6update\r", Effect::Update),
+            ("uupdate\r", Effect::Update),
         ] {
             let (state, effects) = typed(State::Status, text);
             assert_eq!(effects, [effect], "{text}");
@@ -264,7 +287,7 @@ mod tests {
     fn a_keyboard_reaches_the_same_with_arrow_keys() {
         assert_eq!(typed(State::Status, "\r\x1b[B\x1b[Brestart\r").1, []);
         assert_eq!(typed(State::Status, "\r\x1b[B\x1b[B\rrestart\r").1, [Effect::Reboot]);
-        assert_eq!(typed(State::Status, "\r\x1b[A\r\x1b[B\rerase\r").1, [Effect::Reset(Reset { scope: "factory", keep_models: false })]);
+        assert_eq!(typed(State::Status, "\r\x1b[A\x1b[A\r\x1b[B\rerase\r").1, [Effect::Reset(Reset { scope: "factory", keep_models: false })]);
     }
 
     #[test]

@@ -103,6 +103,7 @@ fn tell(status: &Status, lines: &mut Vec<String>) {
             }
         }
     }
+    lines.extend(status.update.iter().map(|update| clean(format!("Update: {update}"))));
     lines.extend(status.sentences.iter().take(MAX_LIST).map(|sentence| clean(format!("- {sentence}"))));
     lines.extend(status.models.iter().take(MAX_LIST).map(|model| clean(format!("Model {}: {}", model.name, model.state))));
     if status.models.len() > MAX_LIST {
@@ -141,6 +142,7 @@ const fn working(choice: Choice) -> &'static str {
     match choice {
         Choice::Reboot => "Restart",
         Choice::PowerOff => "Switching off",
+        Choice::Update => "Update",
         _ => "Reset",
     }
 }
@@ -215,6 +217,7 @@ mod tests {
             reset_code: None,
             admins: Vec::new(),
             fingerprint: None,
+            update: None,
             health: "ok".into(),
             sentences: Vec::new(),
             models: Vec::new(),

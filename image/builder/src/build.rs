@@ -145,7 +145,8 @@ pub(crate) fn bundle(shop: &Workshop, args: &BundleArgs) -> Done {
     let Whole { built, sealed, boot, out: work } = make_parts(shop, &args.build, out.join("work"), args.bad_kernel)?;
     disk::check_fit(&sealed, shop.recipe.slot_bytes(args.build.profile)?)?;
     let version = version(shop, &args.build);
-    let bundle = bundle::build(args, version, &built.builder, &built.keys, &sealed, &boot, &work, &out)?;
+    let bundle =
+        bundle::build(args, &bundle::Ingredients { version, builder: &built.builder, keys: &built.keys, sealed: &sealed, boot: &boot }, &work, &out)?;
     note(&format!("root hash {}", sealed.root_hash));
     let shown = bundle.strip_prefix(&shop.project).unwrap_or(&bundle);
     note(&format!("{}, {} MiB, in {:.1} s", shown.display(), files::length(&bundle)? >> 20, start.elapsed().as_secs_f64()));

@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn each_failure_alone_is_told_by_its_own_name() {
-        let breaks: Vec<(&str, Box<dyn Fn(&mut Facts)>, &str)> = vec![
+        type Break = (&'static str, Box<dyn Fn(&mut Facts)>, &'static str);
+        let breaks: Vec<Break> = vec![
             ("slot", Box::new(|f| f.slot = Some(Slot::A)), "Slot a runs"),
             ("slot", Box::new(|f| f.slot = None), "names no slot"),
             ("verity", Box::new(|f| f.verity = Ok(false)), "not verified"),

@@ -57,7 +57,8 @@ pub(crate) async fn download(
         if at == entry.bytes {
             break;
         }
-        if at > stood {
+        // A few bytes for each connection are no way to get on.
+        if at >= stood + rules.least.max(1) {
             (stood, failures) = (at, 0);
         }
         let outcome = match transfer.once(at).await {

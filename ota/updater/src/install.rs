@@ -70,7 +70,6 @@ impl UpdateRoom {
             tracing::warn!(%fault, "the state before the trial could not be written yet; it is tried again before the restart");
         }
         let _gone_already = tokio::fs::remove_file(&path).await;
-        task.done("stage");
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use crate::machine::Event;
 use crate::preflight::{self, Room};
 use crate::room::{Teller, UpdateRoom, believed, blocking};
 use crate::uploads::is_bundle;
-use crate::work::{Through, free};
+use crate::work::{End, Through, free};
 
 /// Steps of a bundle.
 pub(crate) const BUNDLE: &[(&str, &str)] = &[
@@ -87,26 +87,14 @@ impl UpdateRoom {
             let cancel = this.fresh_cancel(Some(&task));
             let outcome = match this.read_bundle(&task, &cancel, job).await {
                 Ok(true) => this.advance(&task, &cancel, if install { Through::Staged } else { Through::Verified }).await,
-                Ok(false) => {
-                    for step in ["fetch", "install", "stage"] {
-                        task.skip(step);
-                    }
-                    Ok(())
-                }
+                Ok(false) => Ok(End::Nothing),
+                // Nothing of the attempt before is touched by a bundle that was refused.
                 Err(fault) => {
-                    // Nothing of the attempt before is touched by a bundle that was refused.
-                    task.fail(&fault.problem());
-                    tracing::warn!(%fault, code = fault.code(), "a bundle was not taken over");
-                    if !matches!(fault, Fault::Cancelled) {
-                        this.set_trouble(&fault).await;
-                    }
-                    this.set_progress(None);
-                    Ok(())
+                    let outcome = this.aside(Err(fault)).await;
+                    return this.finish(&task, turn, outcome);
                 }
             };
-            this.ended(&task, outcome).await;
-            drop(turn);
-            this.told();
+            this.close(&task, turn, outcome).await;
         });
         Ok(id)
     }

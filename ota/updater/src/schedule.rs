@@ -7,9 +7,11 @@ use warden_domain::clock;
 use warden_trust::{Asked as TrustAsked, reach};
 use warden_update_record::{Asked, Origin, Phase};
 
+use crate::fault::Fault;
 use crate::host::number;
+use crate::machine::Event;
 use crate::policy::{self, Act, OfferFacts, Situation};
-use crate::room::UpdateRoom;
+use crate::room::{UpdateRoom, blocking};
 use crate::work::Through;
 
 /// How often it looks.
@@ -42,6 +44,7 @@ impl UpdateRoom {
         {
             // Its fault is kept with the channel and shown from there.
             let _told_elsewhere = self.look().await;
+            self.tidy().await;
         }
         if let Some(act) = self.due() {
             self.act(act).await;
@@ -63,7 +66,37 @@ impl UpdateRoom {
         };
         match policy::act(&situation) {
             Act::Wait(_) => None,
+            Act::Install | Act::Restart if self.host.cannot_install().is_some() => None,
             act => Some(act),
+        }
+    }
+
+    /// Drops what waits and is no longer offered, and removes files that no release lists any more. With the turn held.
+    pub(crate) async fn tidy(&self) {
+        let Some(accepted) = self.accepted() else { return };
+        let record = self.record();
+        let waits = matches!(record.phase(), Phase::Available | Phase::Downloading | Phase::Verified);
+        let listed = |sha256: &str| sha256.parse().is_ok_and(|digest| accepted.release.entry(&digest).is_some());
+        if let Some(attempt) = record.attempt().filter(|attempt| waits && !listed(&attempt.entry.sha256))
+            && self.step(Event::Dropped).await.is_ok()
+        {
+            self.clear_trouble().await;
+            let sentence = "A newer release took its place.".to_owned();
+            self.note("cancelled", &attempt.entry.version, &attempt.running.version, Some(sentence)).await;
+        }
+        let kept: Vec<String> = accepted.release.entries.iter().map(|entry| entry.sha256.to_string()).collect();
+        let folder = self.targets();
+        let swept = blocking(move || {
+            for file in std::fs::read_dir(&folder).map_err(Fault::io("the fetched files cannot be listed"))?.flatten() {
+                let name = file.file_name().to_string_lossy().trim_start_matches('.').to_owned();
+                if !kept.iter().any(|digest| name.starts_with(digest.as_str())) {
+                    std::fs::remove_file(file.path()).map_err(Fault::io("a fetched file cannot be removed"))?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(fault) = swept.await {
+            tracing::warn!(%fault, "old downloads were not removed");
         }
     }
 

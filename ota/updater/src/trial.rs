@@ -45,11 +45,21 @@ impl UpdateRoom {
         };
         self.with(|known| known.verdict = verdict);
         let start = at_start(&record, &facts);
+        if start.then == Then::TellBad {
+            // Before the record says that it is over: a power cut in between must not let the image be taken again by itself.
+            self.quarantine(&start.record).await?;
+        }
         if start.record != record {
             self.put(start.record.clone()).await?;
         }
         match start.then {
-            Then::Nothing | Then::Fetch => {}
+            Then::Nothing => {}
+            // A new start is a new chance: the schedule takes the transfer up at once.
+            Then::Fetch => {
+                if self.with(|known| known.trouble.passes) {
+                    self.clear_trouble().await;
+                }
+            }
             Then::Install => {
                 self.go_on(turn, Through::Staged)?;
             }
@@ -84,6 +94,8 @@ impl UpdateRoom {
             let health = self.places.health.clone();
             let verdict = blocking(move || Ok(warden_update_record::read::<Verdict>(&health)?)).await.ok().flatten();
             if self.with(|known| std::mem::replace(&mut known.verdict, verdict.clone()) != verdict) {
+                // A word of the gate is followed by a mark of the slot.
+                self.forget_slots();
                 self.told();
             }
             if verdict_on(&record, verdict.as_ref()).is_some_and(|v| v.outcome == Outcome::Good) {
@@ -109,16 +121,16 @@ impl UpdateRoom {
         self.host.confirmed().await;
     }
 
+    async fn quarantine(&self, record: &Record) -> Result<(), Fault> {
+        let Record::RolledBack { attempt, reason, at, .. } = record else { return Ok(()) };
+        let Ok(digest) = attempt.entry.sha256.parse() else { return Ok(()) };
+        let failed = self.with(|known| known.failed.clone()).with(digest, number(&attempt.entry.version), &reason.sentence, *at);
+        self.store_failed(failed).await
+    }
+
     async fn tell_bad(&self, record: &Record) {
-        let Record::RolledBack { attempt, reason, at, .. } = record else { return };
-        let version = &attempt.entry.version;
-        if let Ok(digest) = attempt.entry.sha256.parse() {
-            let failed = self.with(|known| known.failed.clone()).with(digest, number(version), &reason.sentence, *at);
-            if let Err(fault) = self.store_failed(failed).await {
-                tracing::error!(%fault, "the list of failed systems cannot be written");
-            }
-        }
-        self.note("rolled_back", version, &attempt.running.version, Some(reason.sentence.clone())).await;
+        let Record::RolledBack { attempt, reason, .. } = record else { return };
+        self.note("rolled_back", &attempt.entry.version, &attempt.running.version, Some(reason.sentence.clone())).await;
     }
 
     /// Everything that is on the medium before the machine restarts into a trial, the record last.

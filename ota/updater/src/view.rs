@@ -26,7 +26,7 @@ use crate::work::{LOOK, Through, free};
 /// The update service has so long to tell of the slots; a page does not wait longer.
 const SLOTS_WITHIN: Duration = Duration::from_secs(2);
 /// The slots are not asked again so soon.
-const SLOTS_KEPT: Duration = Duration::from_secs(5);
+const SLOTS_KEPT: Duration = Duration::from_secs(60);
 
 #[async_trait]
 impl Updates for UpdateRoom {
@@ -143,11 +143,13 @@ impl Updates for UpdateRoom {
         let id = task.id().clone();
         tokio::spawn(async move {
             task.step("ask");
-            match this.look().await {
+            let looked = this.look().await;
+            this.tidy().await;
+            drop(turn);
+            match looked {
                 Ok(()) => task.done("ask"),
                 Err(fault) => task.fail(&fault.problem()),
             }
-            drop(turn);
             this.told();
         });
         Ok(id)
@@ -283,8 +285,9 @@ impl UpdateRoom {
             return Vec::new();
         }
         let (asked, kept) = self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        // While RAUC writes it has better things to do.
         let busy = self.record().phase() == Phase::Installing;
-        if asked.is_some_and(|at| at.elapsed() < SLOTS_KEPT || (busy && at.elapsed() < SLOTS_KEPT * 6)) {
+        if asked.is_some_and(|at| at.elapsed() < SLOTS_KEPT || busy) {
             return kept;
         }
         let fresh = self.ask_slots().await;

@@ -30,6 +30,19 @@ pub(crate) const UPDATE: &[(&str, &str)] =
 /// Steps of an engine pack or a model.
 pub(crate) const ADDITION: &[(&str, &str)] = &[("fetch", "Fetch the file"), ("add", "Put it in its place")];
 
+/// How a turn ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// A system lies here, checked.
+    Fetched,
+    /// A system is the next one to start.
+    Staged,
+    /// There was no system to do anything with.
+    Nothing,
+    /// Something else is in its place.
+    Added,
+}
+
 /// How far a turn goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Through {
@@ -145,11 +158,45 @@ impl UpdateRoom {
         tokio::spawn(async move {
             let cancel = this.fresh_cancel(Some(&task));
             let outcome = this.advance(&task, &cancel, through).await;
-            this.ended(&task, outcome).await;
-            drop(turn);
-            this.told();
+            this.close(&task, turn, outcome).await;
         });
         Ok(id)
+    }
+
+    /// Tells of a fault that touches no system.
+    pub(crate) async fn aside(&self, outcome: Result<End, Fault>) -> Result<End, Fault> {
+        match &outcome {
+            Ok(_) => self.clear_trouble().await,
+            Err(Fault::Cancelled) => {}
+            Err(fault) => {
+                tracing::warn!(%fault, code = fault.code(), "what was to be added was not");
+                self.set_trouble(fault).await;
+            }
+        }
+        outcome
+    }
+
+    /// The end of a turn: what it leaves behind, then the turn itself, and last the end of its task, so that whoever waited for that finds the
+    /// rest done.
+    pub(crate) async fn close(&self, task: &Task, turn: OwnedMutexGuard<()>, outcome: Result<End, Fault>) {
+        match &outcome {
+            Ok(_) => self.clear_trouble().await,
+            Err(fault) => self.ended(fault).await,
+        }
+        self.finish(task, turn, outcome);
+    }
+
+    pub(crate) fn finish(&self, task: &Task, turn: OwnedMutexGuard<()>, outcome: Result<End, Fault>) {
+        self.set_progress(None);
+        drop(turn);
+        match outcome {
+            Ok(End::Staged) => task.done("stage"),
+            Ok(End::Fetched) => ["install", "stage"].iter().for_each(|step| task.skip(step)),
+            Ok(End::Nothing) => ["fetch", "install", "stage"].iter().for_each(|step| task.skip(step)),
+            Ok(End::Added) => task.done("add"),
+            Err(fault) => task.fail(&fault.problem()),
+        }
+        self.told();
     }
 
     pub(crate) fn myself(&self) -> Result<Arc<Self>, Fault> {
@@ -157,21 +204,19 @@ impl UpdateRoom {
     }
 
     /// From the present phase to the end of the turn.
-    pub(crate) async fn advance(self: &Arc<Self>, task: &Task, cancel: &std::sync::atomic::AtomicBool, through: Through) -> Result<(), Fault> {
+    pub(crate) async fn advance(self: &Arc<Self>, task: &Task, cancel: &std::sync::atomic::AtomicBool, through: Through) -> Result<End, Fault> {
         if matches!(self.record().phase(), Phase::Available | Phase::Downloading) {
             self.fetch(task, cancel).await?;
         } else {
             task.skip("fetch");
         }
         if through == Through::Verified || self.host.cannot_install().is_some() {
-            task.skip("install");
-            task.skip("stage");
-            return Ok(());
+            return Ok(End::Fetched);
         }
         if self.record().phase() == Phase::Verified {
             self.write_slot(task).await?;
         }
-        Ok(())
+        Ok(End::Staged)
     }
 
     async fn fetch(self: &Arc<Self>, task: &Task, cancel: &std::sync::atomic::AtomicBool) -> Result<(), Fault> {
@@ -221,13 +266,10 @@ impl UpdateRoom {
     }
 
     /// What a turn leaves behind when it ended: for the page, for the next turn, for the history.
-    pub(crate) async fn ended(&self, task: &Task, outcome: Result<(), Fault>) {
-        self.set_progress(None);
-        let Err(fault) = outcome else { return };
+    async fn ended(&self, fault: &Fault) {
         tracing::warn!(%fault, code = fault.code(), "an update ended early");
-        task.fail(&fault.problem());
         let record = self.record();
-        let Some(attempt) = record.attempt().cloned() else { return self.set_trouble(&fault).await };
+        let Some(attempt) = record.attempt().cloned() else { return self.set_trouble(fault).await };
         let (version, from) = (attempt.entry.version.clone(), attempt.running.version.clone());
         if matches!(fault, Fault::Cancelled) {
             if self.step(Event::Dropped).await.is_ok() {
@@ -235,8 +277,8 @@ impl UpdateRoom {
             }
             return;
         }
-        self.set_trouble(&fault).await;
-        let waits = fault.passes() || self.stays(&fault, record.phase());
+        self.set_trouble(fault).await;
+        let waits = fault.passes() || self.stays(fault, record.phase());
         if waits {
             return;
         }
@@ -281,20 +323,12 @@ impl UpdateRoom {
                 task.done("fetch");
                 task.step("add");
                 this.place_fetched(&entry).await?;
-                task.done("add");
-                Ok::<_, Fault>(())
+                Ok(End::Added)
             }
             .await;
-            this.set_progress(None);
-            if let Err(fault) = outcome {
-                tracing::warn!(%fault, target = %entry.sha256, "an addition could not be fetched");
-                task.fail(&fault.problem());
-                if !matches!(fault, Fault::Cancelled) {
-                    this.set_trouble(&fault).await;
-                }
-            }
-            drop(turn);
-            this.told();
+            // What fails here says nothing about the system that is at work or waits.
+            let outcome = this.aside(outcome).await;
+            this.finish(&task, turn, outcome);
         });
         Ok(id)
     }

@@ -119,7 +119,7 @@ async fn each_bad_server_is_refused_with_a_sentence_of_its_own_and_nothing_is_ca
         (Fault::Drip, "too slowly to end", UpdatePhase::Downloading),
         (Fault::Busy, "answers 503", UpdatePhase::Downloading),
         (Fault::Moved, "follows no redirects", UpdatePhase::Idle),
-        (Fault::CutAfter(0), "broke off", UpdatePhase::Downloading),
+        (Fault::CutAfter(100), "broke off", UpdatePhase::Downloading),
     ];
     for (fault, words, phase) in cases {
         let (_publisher, server, bench, run) = following("bad").await;
@@ -224,4 +224,19 @@ async fn settings_that_cannot_be_are_refused_and_another_channel_forgets_the_off
     run.room.configure(settings).await.unwrap();
     assert!(run.view().await.offers.is_empty());
     assert!(run.check().await.unwrap().contains("this box follows \"beta\""));
+}
+
+#[tokio::test]
+async fn a_newer_release_takes_the_place_of_what_waits_and_old_files_go() {
+    let (publisher, _server, bench, run) = following("newer").await;
+    run.check().await;
+    assert_eq!(run.install().await, None);
+    run.wait(UpdatePhase::Verified).await;
+    publisher.system(2, "1.2.0");
+    assert_eq!(run.check().await, None);
+    let view = run.view().await;
+    assert_eq!((view.phase, view.offers[0].version.as_str(), view.history[0].outcome.as_str()), (UpdatePhase::Idle, "1.2.0", "cancelled"));
+    assert!(support::names(&bench.places().files.join("targets")).is_empty());
+    assert_eq!(run.install().await, None);
+    assert_eq!(run.view().await.attempt.unwrap().version, "1.2.0");
 }

@@ -31,13 +31,15 @@ pub struct AgentSetup {
     pub environment: Vec<(String, String)>,
     /// Where its folders are made; `None` = a fresh temporary folder.
     pub home: Option<PathBuf>,
+    /// Further lines of its configuration.
+    pub more: String,
 }
 
 impl AgentSetup {
     /// The usual setup: a dev agent with an engine that ends with it.
     #[must_use]
     pub fn dev(program: PathBuf, engine: PathBuf) -> Self {
-        Self { program, engine: Some(engine), profile: "dev", stop_engines: true, environment: Vec::new(), home: None }
+        Self { program, engine: Some(engine), profile: "dev", stop_engines: true, environment: Vec::new(), home: None, more: String::new() }
     }
 }
 
@@ -93,8 +95,8 @@ impl AgentUnderTest {
         let home = self.home.display();
         let config = format!(
             "profile = \"{}\"\nlisten = \"127.0.0.1:{}\"\nstate_dir = \"{home}/state\"\ndata_dir = \"{home}/data\"\nengines_dir = \"{home}/engines\"\n\
-             runtime_dir = \"{home}/run\"\nstop_engines_on_exit = {}\ndrain_seconds = 5\n",
-            self.setup.profile, self.port, self.setup.stop_engines
+             runtime_dir = \"{home}/run\"\nstop_engines_on_exit = {}\ndrain_seconds = 5\n{}",
+            self.setup.profile, self.port, self.setup.stop_engines, self.setup.more
         );
         std::fs::write(self.home.join("agent.toml"), config)
     }

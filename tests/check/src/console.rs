@@ -75,6 +75,12 @@ impl Console {
         Self { log: log.clone(), ..self.clone() }
     }
 
+    /// Whether this visitor has a session.
+    #[must_use]
+    pub const fn is_signed_in(&self) -> bool {
+        self.cookie.is_some()
+    }
+
     /// Waits until `/healthz` answers 200 and returns how long that took.
     ///
     /// # Errors

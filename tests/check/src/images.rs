@@ -155,6 +155,59 @@ impl Images {
         Ok(disk)
     }
 
+    /// True when what an earlier run left may be taken as it is.
+    #[must_use]
+    pub const fn as_they_are(&self) -> bool {
+        self.as_they_are
+    }
+
+    /// A production disk of a chosen version, put at `to`; model and signed pack lie on its data partition.
+    ///
+    /// # Errors
+    /// A sentence with the last words of `warden-image`.
+    pub fn golden(&mut self, version: &str, to: &Path, places: &Places, log: &CaseLog) -> Result<BTreeMap<String, String>, String> {
+        self.builder(places, log)?;
+        if !self.packs {
+            warden_image(places, &["packs"], Duration::from_secs(1800), log)?;
+            self.packs = true;
+        }
+        let seed =
+            tempfile::Builder::new().prefix("seed-").tempdir_in(work(places)?).map_err(|e| format!("no folder for the data partition: {e}"))?;
+        fill_seed(places, PackKind::Signed, seed.path())?;
+        let seed_path = seed.path().to_string_lossy().into_owned();
+        let mut arguments = vec!["image", "--flavour", Flavour::Production.name(), "--version", version, "--seed-data", &seed_path];
+        if self.compiled {
+            arguments.push("--as-they-are");
+        }
+        warden_image(places, &arguments, Duration::from_secs(3600), log)?;
+        self.compiled = true;
+        // Another version than that of the other lists: whoever needs that root builds it again.
+        self.root = false;
+        let out = places.root.join("target/image").join(Flavour::Production.name());
+        let mut copy = Command::new("cp");
+        copy.arg("--sparse=always").arg(out.join("disk.img")).arg(to);
+        command::run_ok("keeping the disk", copy, Duration::from_secs(300), log)?;
+        manifest_hashes(&out.join("manifest.json"))
+    }
+
+    /// An update bundle of the production flavour, by the further arguments of `warden-image bundle`; moved to `to`.
+    ///
+    /// # Errors
+    /// A sentence with the last words of `warden-image`.
+    pub fn update(&mut self, more: &[&str], to: &Path, places: &Places, log: &CaseLog) -> Result<(), String> {
+        self.builder(places, log)?;
+        let mut arguments = vec!["bundle", "--flavour", Flavour::Production.name()];
+        arguments.extend(more);
+        if self.compiled {
+            arguments.push("--as-they-are");
+        }
+        let said = warden_image(places, &arguments, Duration::from_secs(3600), log)?;
+        self.compiled = true;
+        let word = said.iter().rev().flat_map(|line| line.split([' ', ','])).find(|word| word.ends_with(".raucb"));
+        let made = places.root.join(word.ok_or_else(|| format!("warden-image named no bundle: {said:?}"))?);
+        std::fs::rename(&made, to).map_err(|e| format!("{} to {}: {e}", made.display(), to.display()))
+    }
+
     /// The production stick, and a production disk that was built with it.
     ///
     /// # Errors

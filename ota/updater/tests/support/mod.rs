@@ -285,8 +285,6 @@ impl Run {
         loop {
             let steps = self.tasks.get(task).unwrap();
             if steps.over() {
-                // The turn is given back right after the task.
-                tokio::time::sleep(Duration::from_millis(30)).await;
                 return steps.failure;
             }
             assert!(begun.elapsed() < PATIENCE, "{steps:?}");
@@ -306,6 +304,19 @@ impl Run {
 
     pub async fn view(&self) -> UpdateView {
         self.room.view().await
+    }
+
+    /// Waits until this is the newest line of the history.
+    pub async fn happened(&self, outcome: &str) -> UpdateView {
+        let begun = Instant::now();
+        loop {
+            let view = self.view().await;
+            if view.history.first().is_some_and(|line| line.outcome == outcome) {
+                return view;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{outcome} did not happen: {:?}", view.history);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub async fn wait(&self, phase: UpdatePhase) -> UpdateView {

@@ -22,7 +22,7 @@ pub enum Fault {
     CutAfter(usize),
     /// One byte is another one.
     Flip(usize),
-    /// It never ends.
+    /// It goes on after its end, for ever.
     Endless,
     /// Ranges are not known.
     NoRanges,
@@ -97,8 +97,8 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
         Fault::Moved => return (StatusCode::FOUND, [(header::LOCATION, "http://elsewhere.example/x")]).into_response(),
         Fault::Flip(at) => content[at] ^= 1,
         Fault::Endless => {
-            let endless = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from(vec![7; 64 << 10])));
-            return Response::new(Body::from_stream(endless));
+            let more = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from(vec![7; 64 << 10])));
+            return Response::new(Body::from_stream(stream::iter([Ok(Bytes::from(content))]).chain(more)));
         }
         Fault::Drip => {
             let drip = stream::iter(content).then(|byte| async move {

@@ -151,6 +151,7 @@ fn no_bus(stage: &Stage, program: PathBuf, task: &Task, result: &mut CaseResult)
         stop_engines: false,
         environment: vec![("DBUS_SYSTEM_BUS_ADDRESS".to_owned(), "unix:path=/nonexistent/system_bus_socket".to_owned())],
         home: None,
+        more: String::new(),
     };
     let mut agent = AgentUnderTest::prepare(setup, &task.log)?;
     stage.write_tiny_model(&agent.model_path("tiny.gguf"))?;

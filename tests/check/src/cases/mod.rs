@@ -19,6 +19,7 @@ mod run_cold;
 mod run_warm;
 mod sdk;
 mod static_root;
+mod updates;
 mod verbs;
 
 /// What a case needs.
@@ -58,6 +59,7 @@ pub fn table(check: &str) -> Option<Vec<Case>> {
     match check {
         "slice" => Some(SLICE.to_vec()),
         "box" => Some(verbs::table()),
+        "updates" => Some(updates::CASES.to_vec()),
         _ => None,
     }
 }
@@ -95,4 +97,5 @@ pub const SLICE: &[Case] = &[
 pub fn strike() {
     privilege::strike();
     verbs::strike();
+    updates::strike();
 }
