@@ -20,17 +20,22 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use warden_access::http::{LocalAddress, OverTls};
 
-use crate::ending::{End, LAST_CALL, Newcomer};
+use crate::{
+    ending::{End, LAST_CALL, Newcomer},
+    peers::Peers,
+};
 
 /// Connections at the same time on one listener; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
+/// Of these, for one client network; further ones are closed at once.
+const MAX_OF_ONE: usize = 1024;
 /// A client that has not finished its request head by then is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A client that has not finished its TLS handshake by then is cut off.
@@ -38,7 +43,11 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Accepts and serves until the end says so; returns once its connections ended or were cut. With `tls` every connection must first
 /// finish a handshake.
-pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End) {
+pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, end: End) {
+    serve_shared(listener, router, tls, end, Peers::new(MAX_OF_ONE)).await;
+}
+
+async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End, peers: Peers) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
@@ -49,6 +58,11 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcc
         };
         match accepted {
             Ok((stream, peer)) => {
+                let Some(place) = peers.place(peer.ip()) else {
+                    tracing::debug!(%peer, "a connection was closed: its network holds its share already");
+                    continue;
+                };
+                let permit = (permit, place);
                 let _ = stream.set_nodelay(true);
                 let mut service = router.clone().layer(Extension(ConnectInfo(peer)));
                 if let Ok(local) = stream.local_addr() {
@@ -110,8 +124,9 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
     connections.wait().await;
 }
 
-async fn serve_connection<S>(stream: S, router: Router, newcomer: Newcomer, permit: OwnedSemaphorePermit, mut end: End, patience: Duration)
+async fn serve_connection<S, P>(stream: S, router: Router, newcomer: Newcomer, permit: P, mut end: End, patience: Duration)
 where
+    P: Send + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(AtomicBool::new(false));
@@ -197,6 +212,33 @@ mod tests {
             let ended = tokio::time::timeout(LIMIT, client.read(&mut [0; 16])).await;
             assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{words:?}: {ended:?}");
             drop(tokio::time::timeout(LIMIT, permits.acquire()).await.unwrap().unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn one_machine_that_takes_all_it_can_get_does_not_keep_others_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_ender, end) = ending();
+        let router = Router::new().route("/", axum::routing::get(|| async { "here" }));
+        tokio::spawn(serve_shared(listener, router, None, end, Peers::counting_all(2)));
+        let from = |last: u8| async move {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+            socket.connect(address).await.unwrap()
+        };
+        let greedy = [from(9).await, from(9).await];
+        let mut third = from(9).await;
+        assert!(matches!(tokio::time::timeout(LIMIT, third.read(&mut [0; 16])).await, Ok(Ok(0) | Err(_))), "it is closed, not kept waiting");
+        let ask = |mut stream: tokio::net::TcpStream| async move {
+            let mut answer = String::new();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n").await.unwrap();
+            tokio::time::timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+            answer
+        };
+        assert!(ask(from(8).await).await.ends_with("here"), "another machine is served");
+        for stream in greedy {
+            assert!(ask(stream).await.ends_with("here"), "and so is who came in time");
         }
     }
 

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use thiserror::Error;
 use warden_bootslot::choice;
-use warden_bootslot::durable;
 use warden_bootslot::entry::{NoSuchSlot, Slot};
 use warden_bootslot::folder::{Entries, FolderError};
 
@@ -89,6 +88,6 @@ fn confirm(entries: &Entries) -> Result<(), Failure> {
     match std::fs::remove_file(count) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::Count(count.to_owned(), error)),
-        Ok(()) => durable::sync_folder(Path::new("/state/boot")).map_err(|error| Failure::Count(count.to_owned(), error)),
+        Ok(()) => warden_durable::sync_folder(Path::new("/state/boot")).map_err(|error| Failure::Count(count.to_owned(), error)),
     }
 }

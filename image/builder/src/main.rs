@@ -67,7 +67,7 @@ fn run(cli: &Cli) -> Done {
         Verb::Root(args) => build::root(&shop, args),
         Verb::Image(args) => build::image(&shop, args),
         Verb::Stick(args) => build::stick(&shop, args),
-        Verb::VmInstall { flavour, installed } => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, *flavour, *installed),
+        Verb::VmInstall(args) => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::Packs(args) => build::packs(&shop, args),
         Verb::Vm(args) => boot::boot(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::CheckRoot(args) => build::check_root(&shop, args),

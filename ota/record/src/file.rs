@@ -1,14 +1,14 @@
 //! The one way these documents are read and written.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use warden_bootslot::durable;
+use warden_durable::Coming;
 
 /// The most bytes of a document that does not say otherwise.
 pub const MAX_BYTES: u64 = 256 * 1024;
@@ -81,5 +81,12 @@ pub fn write<D: Document>(folder: &Path, document: &D) -> Result<(), FileError> 
     let failed = |source| FileError::Io { path: path.clone(), doing: "written", source };
     let mut bytes = serde_json::to_vec_pretty(document).map_err(|cause| failed(cause.into()))?;
     bytes.push(b'\n');
-    durable::write_with_mode(&path, &bytes, MODE).map_err(failed)
+    let written = || {
+        let mut coming = Coming::new(&path)?;
+        // Whatever this process's umask is: others read it.
+        coming.file().set_permissions(Permissions::from_mode(MODE))?;
+        coming.file().write_all(&bytes)?;
+        coming.place()
+    };
+    written().map_err(failed)
 }

@@ -6,7 +6,6 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use warden_bootslot::durable;
 use warden_domain::change::Topic;
 use warden_domain::engine::EngineKind;
 use warden_domain::{Problem, ProblemKind};
@@ -67,13 +66,22 @@ pub(crate) fn name(hidden: &Path, path: &Path, entry: &Entry) -> Result<(), Faul
         return Err(problem.hint("Ask its publisher for a GGUF file.").into());
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::rename(hidden, path).and_then(|()| durable::sync_folder(folder)).map_err(Fault::io(format!("{} cannot be put in place", path.display())))?;
+    fs::rename(hidden, path)
+        .and_then(|()| warden_durable::sync_folder(folder))
+        .map_err(Fault::io(format!("{} cannot be put in place", path.display())))?;
     if entry.kind == Kind::Engine {
         let text = json!({"engine": entry.name, "version": entry.version, "digest": entry.sha256.to_string()});
-        durable::write_with_mode(&path.with_extension("json"), format!("{text:#}\n").as_bytes(), 0o644)
-            .map_err(Fault::io("the description of the engine pack cannot be written"))?;
+        describe(&path.with_extension("json"), &text).map_err(Fault::io("the description of the engine pack cannot be written"))?;
     }
     Ok(())
+}
+
+/// Readable for the system, whatever this process's umask is.
+fn describe(path: &Path, text: &serde_json::Value) -> std::io::Result<()> {
+    let mut coming = warden_durable::Coming::new(path)?;
+    coming.file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    std::io::Write::write_all(coming.file(), format!("{text:#}\n").as_bytes())?;
+    coming.place()
 }
 
 fn begins_as_model(path: &Path) -> bool {
