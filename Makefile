@@ -4,9 +4,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 FLAVOUR ?= production
+PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/debug
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run bins demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates clean
+.PHONY: help run where bins demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,14 +15,18 @@ help: ## this list
 run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 13; warm: under 5 s)
 	@agent/dev/deps.sh run
 	@$(MAKE) --no-print-directory assets
-	@echo "run: building the agent (about 3 minutes the first time)"
-	@$(CARGO) build --quiet -p warden-agent
-	@exec agent/dev/run.sh
+	@[ -x $(PROGRAMS)/warden-agent ] || echo "run: building the agent (about 3 minutes, this time only)"
+	@$(CARGO) build -p warden-agent
+# On a terminal job control (-m) gives it to run.sh: Ctrl-C is that script's own affair, and make has nothing to complain about.
+	@if [ -t 0 ]; then set -m; agent/dev/run.sh; else exec agent/dev/run.sh; fi
+
+where: ## console address and claim code of a running `make run`, once more
+	@python3 agent/dev/where.py
 
 # Always the whole workspace, so that one set of dependency features is compiled once for every target here.
 bins: assets
-	@echo "build: the programs (about 3 minutes the first time)"
-	@$(CARGO) build --quiet --workspace --bins
+	@[ -x $(PROGRAMS)/warden-image ] || echo "build: the programs (about 3 minutes, this time only)"
+	@$(CARGO) build --workspace --bins
 
 demo: ## the setup wizard's steps by API against a running `make run`, then a chat answer
 	@python3 agent/dev/demo.py
@@ -62,9 +67,9 @@ image: ## the UEFI disk image (FLAVOUR=production|test; cold about 6 min with th
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-image image --flavour $(FLAVOUR) --with-pack
 
-stick: ## the installer stick for real machines; DEVICE=/dev/sdx writes it after showing it and asking
+stick: ## the installer stick for real machines, with the engine; DEVICE=/dev/sdx writes it after showing it and asking
 	@agent/dev/deps.sh image
-	@$(MAKE) --no-print-directory bins
+	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-image stick --profile hardware $(if $(DEVICE),--device $(DEVICE))
 
 vm-install: ## tries the installer in QEMU: the stick, two blank disks, one with an older installation; this terminal is the serial line

@@ -4,19 +4,17 @@
 Everything it calls is the public API. The claim code is read from the agent's local socket, as the screen at a box would show it.
 Credentials made here are kept in target/run/demo.json (0600) so that a second demo works."""
 import http.cookiejar
-import http.client
 import json
 import os
-import pathlib
 import secrets
-import socket
 import sys
 import time
 import urllib.error
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RUN = pathlib.Path(os.environ.get("WARDEN_RUN_DIR", ROOT / "target/run")).resolve()
+import where
+from where import RUN
+
 BASE = f"http://127.0.0.1:{os.environ.get('WARDEN_PORT', '8080')}"
 SAVED = RUN / "demo.json"
 
@@ -52,31 +50,11 @@ class Api:
             stop(f"the agent does not answer on {BASE} ({error}). Start it with `make run` in another terminal.")
 
 
-class LocalSocket(http.client.HTTPConnection):
-    """HTTP over the agent's local socket."""
-
-    def __init__(self, path):
-        super().__init__("localhost", timeout=10)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(str(self.path))
-
-
-def claim_code():
-    config = (RUN / "agent.toml").read_text()
-    folder = next(line.split('"')[1] for line in config.splitlines() if line.startswith("runtime_dir"))
-    connection = LocalSocket(pathlib.Path(folder) / "console.sock")
-    connection.request("GET", "/console/status")
-    return json.load(connection.getresponse())["claim_code"]
-
-
 def sign_in(api):
     _, setup = api.call("GET", "/api/setup/state")
     if not setup["done"]:
         who = {"username": "admin", "password": secrets.token_urlsafe(16)}
-        _, session = api.call("POST", "/api/setup/claim", {"claim_code": claim_code(), **who})
+        _, session = api.call("POST", "/api/setup/claim", {"claim_code": where.status()["claim_code"], **who})
         descriptor = os.open(SAVED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(who, file)

@@ -10,6 +10,12 @@ case ${1:-run} in
   *) echo "deps: unknown group $1" >&2; exit 2 ;;
 esac
 
+# Before minutes go into a build that could not be used.
+if [ "${1:-}" = image ] && [ "$(id -u)" != 0 ]; then
+  echo "deps: images and engine packs are built as root only (file owners in them must be right). Run this target as root, for example in a container." >&2
+  exit 1
+fi
+
 # Rust first: it is the one thing not installed for you.
 if ! command -v cargo >/dev/null; then
   echo "deps: Rust is missing. Install Rust 1.95 or newer (Debian's own is older), so that 'cargo --version' works, and run this again." >&2

@@ -31,8 +31,10 @@ TOML
 
 engine_pid=
 agent_pid=
+watch_pid=
 finish() {
   trap - INT TERM EXIT
+  [ -n "$watch_pid" ] && kill "$watch_pid" 2>/dev/null || true
   [ -n "$engine_pid" ] && kill -TERM -- "-$engine_pid" 2>/dev/null || true
   if [ -n "$agent_pid" ]; then
     kill -TERM "$agent_pid" 2>/dev/null || true
@@ -41,16 +43,26 @@ finish() {
   echo "run: stopped"
 }
 trap finish EXIT
-trap 'exit 130' INT
+# Ctrl-C is how this is meant to end.
+trap 'exit 0' INT
 trap 'exit 143' TERM
 
+# The lines of a long build push the console's address away: it is told once more after it.
+engine() {
+  local begun=$SECONDS
+  image/packs/llama.cpp/build.sh </dev/null || return
+  if ((SECONDS - begun > 5)); then WARDEN_RUN_DIR=$RUN python3 $HERE/where.py; fi
+}
 # Its own process group (-m), so that stopping it reaches the compilers too. When the engine is cached this ends at once.
 set -m
-image/packs/llama.cpp/build.sh </dev/null &
+engine &
 engine_pid=$!
 "$BIN" --config "$RUN/agent.toml" </dev/null &
 agent_pid=$!
 set +m
+# On a terminal this is a group of its own, which nobody would end together with make.
+(while kill -0 "$PPID"; do sleep 2; done; kill -TERM $$) >/dev/null 2>&1 &
+watch_pid=$!
 echo "run: starting (Ctrl-C stops agent and engines); state is kept in $RUN"
 status=0
 wait "$agent_pid" || status=$?

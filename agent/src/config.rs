@@ -9,6 +9,9 @@ use std::{
 
 use serde::Deserialize;
 
+/// Version of the agent, as shown everywhere.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Where the agent runs; decides the engine runner and what is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use warden_domain::{
     Problem,
     change::Changes,
+    issue::Check,
     storage::{Imports, ModelDisks, Sources, Storage},
     tasks::Tasks,
 };
@@ -21,6 +22,8 @@ pub(crate) struct Disks {
     pub(crate) imports: Arc<dyn Imports>,
     pub(crate) disks: Arc<dyn ModelDisks>,
     pub(crate) tasks: Tasks,
+    /// What the monitor asks of the disks.
+    pub(crate) check: Arc<dyn Check>,
     sources: Arc<dyn Sources>,
 }
 
@@ -33,10 +36,16 @@ impl Disks {
         })
     }
 
-    fn join<R: Storage + Sources + ModelDisks + 'static>(room: Arc<R>, config: &Config, store: &Store, tasks: &Tasks, models: &Arc<Models>) -> Self {
+    fn join<R: Storage + Sources + ModelDisks + Check + 'static>(
+        room: Arc<R>,
+        config: &Config,
+        store: &Store,
+        tasks: &Tasks,
+        models: &Arc<Models>,
+    ) -> Self {
         models.set_disks(room.clone());
         let imports = Importer::new(room.clone(), room.clone(), models.clone(), store.clone(), config.models_dir(), tasks.clone());
-        Self { storage: room.clone(), sources: room.clone(), disks: room, imports, tasks: tasks.clone() }
+        Self { storage: room.clone(), sources: room.clone(), disks: room.clone(), check: room, imports, tasks: tasks.clone() }
     }
 
     /// Where bundles on sticks are found.

@@ -4,6 +4,7 @@
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Extension, Router, extract::ConnectInfo};
+use axum::{Router, extract::ConnectInfo};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -20,17 +21,22 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use warden_access::http::{LocalAddress, OverTls};
 
-use crate::ending::{End, LAST_CALL, Newcomer};
+use crate::{
+    ending::{End, LAST_CALL, Newcomer},
+    peers::Peers,
+};
 
 /// Connections at the same time on one listener; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
+/// Of these, for one client network; further ones are closed at once.
+const MAX_OF_ONE: usize = 1024;
 /// A client that has not finished its request head by then is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A client that has not finished its TLS handshake by then is cut off.
@@ -38,7 +44,11 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Accepts and serves until the end says so; returns once its connections ended or were cut. With `tls` every connection must first
 /// finish a handshake.
-pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End) {
+pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, end: End) {
+    serve_shared(listener, router, tls, end, Peers::new(MAX_OF_ONE)).await;
+}
+
+async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End, peers: Peers) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
@@ -49,11 +59,14 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcc
         };
         match accepted {
             Ok((stream, peer)) => {
+                let Some(place) = peers.place(peer.ip()) else {
+                    tracing::debug!(%peer, "a connection was closed: its network holds its share already");
+                    continue;
+                };
+                let permit = (permit, place);
                 let _ = stream.set_nodelay(true);
-                let mut service = router.clone().layer(Extension(ConnectInfo(peer)));
-                if let Ok(local) = stream.local_addr() {
-                    service = service.layer(Extension(LocalAddress(local.ip())));
-                }
+                let facts = Facts { peer: Some(peer), local: stream.local_addr().ok(), tls: tls.is_some() };
+                let service = Service { router: router.clone(), facts };
                 let (newcomer, mut end) = (end.newcomer(), end.clone());
                 match tls.clone() {
                     None => drop(connections.spawn(serve_connection(stream, service, newcomer, permit, end, HEADER_TIMEOUT))),
@@ -63,9 +76,7 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcc
                             () = end.cut() => return,
                         };
                         match shaken {
-                            Ok(Ok(stream)) => {
-                                serve_connection(stream, service.layer(Extension(OverTls)), newcomer, permit, end, HEADER_TIMEOUT).await
-                            }
+                            Ok(Ok(stream)) => serve_connection(stream, service, newcomer, permit, end, HEADER_TIMEOUT).await,
                             // Browsers that do not know the authority end here; it is no fault of ours and happens often.
                             Ok(Err(error)) => tracing::debug!(%error, %peer, "a TLS handshake failed"),
                             Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
@@ -97,7 +108,8 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
         };
         match accepted {
             Ok((stream, _)) => {
-                drop(connections.spawn(serve_connection(stream, router.clone(), end.newcomer(), permit, end.clone(), HEADER_TIMEOUT)));
+                let service = Service { router: router.clone(), facts: Facts::default() };
+                drop(connections.spawn(serve_connection(stream, service, end.newcomer(), permit, end.clone(), HEADER_TIMEOUT)));
             }
             Err(error) => {
                 tracing::warn!(%error, "a local connection could not be accepted");
@@ -110,13 +122,45 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
     connections.wait().await;
 }
 
-async fn serve_connection<S>(stream: S, router: Router, newcomer: Newcomer, permit: OwnedSemaphorePermit, mut end: End, patience: Duration)
+/// What is known of a connection; told with each of its requests. A layer around the router would copy every route for every connection.
+#[derive(Clone, Copy, Default)]
+struct Facts {
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    tls: bool,
+}
+
+impl Facts {
+    fn tell(self, request: &mut hyper::Request<Incoming>) {
+        let about = request.extensions_mut();
+        if let Some(peer) = self.peer {
+            about.insert(ConnectInfo(peer));
+        }
+        if let Some(local) = self.local {
+            about.insert(LocalAddress(local.ip()));
+        }
+        if self.tls {
+            about.insert(OverTls);
+        }
+    }
+}
+
+/// What a connection is served with.
+struct Service {
+    router: Router,
+    facts: Facts,
+}
+
+async fn serve_connection<S, P>(stream: S, with: Service, newcomer: Newcomer, permit: P, mut end: End, patience: Duration)
 where
+    P: Send + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(AtomicBool::new(false));
     let (heard, newcomer) = (Arc::clone(&asked), Mutex::new(Some(newcomer)));
-    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+    let Service { router, facts } = with;
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        facts.tell(&mut request);
         heard.store(true, Ordering::Relaxed);
         drop(newcomer.lock().unwrap_or_else(PoisonError::into_inner).take());
         let router = router.clone();
@@ -185,7 +229,7 @@ mod tests {
         let (ender, end) = ending();
         let permits = Arc::new(Semaphore::new(1));
         let permit = permits.clone().try_acquire_owned().unwrap();
-        tokio::spawn(serve_connection(server, router, end.newcomer(), permit, end, patience));
+        tokio::spawn(serve_connection(server, Service { router, facts: Facts::default() }, end.newcomer(), permit, end, patience));
         (client, ender, permits)
     }
 
@@ -197,6 +241,34 @@ mod tests {
             let ended = tokio::time::timeout(LIMIT, client.read(&mut [0; 16])).await;
             assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{words:?}: {ended:?}");
             drop(tokio::time::timeout(LIMIT, permits.acquire()).await.unwrap().unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn one_machine_that_takes_all_it_can_get_does_not_keep_others_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_ender, end) = ending();
+        let said = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { format!("{} here", peer.ip()) };
+        let router = Router::new().route("/", axum::routing::get(said));
+        tokio::spawn(serve_shared(listener, router, None, end, Peers::counting_all(2)));
+        let from = |last: u8| async move {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+            socket.connect(address).await.unwrap()
+        };
+        let greedy = [from(9).await, from(9).await];
+        let mut third = from(9).await;
+        assert!(matches!(tokio::time::timeout(LIMIT, third.read(&mut [0; 16])).await, Ok(Ok(0) | Err(_))), "it is closed, not kept waiting");
+        let ask = |mut stream: tokio::net::TcpStream| async move {
+            let mut answer = String::new();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n").await.unwrap();
+            tokio::time::timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+            answer
+        };
+        assert!(ask(from(8).await).await.ends_with("127.0.0.8 here"), "another machine is served");
+        for stream in greedy {
+            assert!(ask(stream).await.ends_with("here"), "and so is who came in time");
         }
     }
 

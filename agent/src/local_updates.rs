@@ -58,7 +58,7 @@ struct OneToken {
 pub fn router(parts: LocalUpdates) -> Router {
     Router::new()
         .route("/updates", get(show))
-        .route("/updates/from-stick", post(from_stick))
+        .route("/updates/from-stick", post(take_from_stick))
         .route("/updates/restart", post(restart))
         .route("/gate/token", post(token))
         .with_state(parts)
@@ -70,8 +70,8 @@ async fn show(State(parts): State<LocalUpdates>) -> Json<warden_api::UpdateDocum
 }
 
 /// Takes over a bundle on a stick; with `install` a system in it is installed. 202 with the task.
-async fn from_stick(State(parts): State<LocalUpdates>, Json(wish): Json<FromStick>) -> Result<Response, ProblemResponse> {
-    let task = parts.updates.from_stick(wish.source.map_or(Stick::Any, Stick::Disk), wish.install).await?;
+async fn take_from_stick(State(parts): State<LocalUpdates>, Json(wish): Json<FromStick>) -> Result<Response, ProblemResponse> {
+    let task = parts.updates.take_from_stick(wish.source.map_or(Stick::Any, Stick::Disk), wish.install).await?;
     if wish.install && wish.restart {
         tokio::spawn(restart_after(parts, task.clone()));
     }

@@ -66,7 +66,7 @@ async fn use_it(text: &str, store: &Store, access: &Access) -> Result<(), String
 /// It was for the first start only, and it holds a hash.
 fn put_away(path: &PathBuf) {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let removed = std::fs::remove_file(path).and_then(|()| std::fs::File::open(folder)?.sync_all());
+    let removed = std::fs::remove_file(path).and_then(|()| warden_durable::sync_folder(folder));
     if let Err(error) = removed {
         tracing::error!(%error, "the settings the installer left cannot be removed");
     }

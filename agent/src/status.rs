@@ -99,7 +99,7 @@ impl StatusSource {
         // Warnings are for the pages: whoever stands at the screen reads what does not work.
         let board = self.issues.board();
         let errors = board.open.iter().filter(|issue| issue.needs_somebody() && issue.finding.code.severity() == Severity::Error);
-        sentences.extend(errors.map(|issue| issue.finding.sentence.clone()));
+        sentences.extend(errors.map(|issue| issue.finding.said.to_string()));
         let told = board.open.iter().any(|issue| issue.finding.code == IssueCode::NoNetworkAddress);
         if addresses.is_empty() && !told {
             sentences.push("No network address yet. Check the cable and the DHCP server.".into());

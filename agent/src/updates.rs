@@ -52,7 +52,7 @@ impl Running {
         let beside = |name: &str| if appliance { PathBuf::from("/state").join(name) } else { config.state_dir.join(name) };
         Self {
             // For the whole run, like the agent's own version.
-            version: image.map_or(env!("CARGO_PKG_VERSION"), |version| Box::leak(version.into_boxed_str())),
+            version: image.map_or(crate::config::VERSION, |version| Box::leak(version.into_boxed_str())),
             slot: if appliance { record::slot_of(&read("/proc/cmdline")) } else { None },
             boot_id: record::boot_id().unwrap_or_default(),
             places: Places {

@@ -2,15 +2,13 @@
 //!
 //! No decision of any room is made here.
 
-use std::{net::IpAddr, os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time::Duration};
+use std::{os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
 };
-use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
-use warden_access::{Access, http::HostRules};
+use warden_access::Access;
 use warden_domain::{
     Problem,
     change::Changes,
@@ -18,7 +16,6 @@ use warden_domain::{
     front::{Front, PlainDoor},
     machine::{Machine, NotOurs},
     model::StateWord,
-    names::Names,
     replica::Serving,
     tasks::Tasks,
 };
@@ -26,17 +23,10 @@ use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngine
 use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
 use warden_models::{Models, ModelsConfig};
 use warden_monitor::{Appliance, Monitor, MonitorParts};
-use warden_platform::{
-    ApplianceMachine,
-    bus::Bus,
-    names::NamesRoom,
-    network::{NetworkParts, NetworkRoom},
-    time::TimeRoom,
-};
+use warden_platform::ApplianceMachine;
 use warden_serving::{ServingParts, ServingRoom};
 use warden_store::Store;
 use warden_tls::{Found, FrontRoom};
-use warden_updater::UpdateRoom;
 
 use crate::{
     admin_reset, claim_folders,
@@ -45,8 +35,11 @@ use crate::{
     disks::Disks,
     ending, listeners,
     local_updates::LocalUpdates,
+    place::Place,
     plain_door::Door,
-    redirect, seed,
+    redirect,
+    routes::{Rooms, hosts},
+    seed,
     sockets::{self, Socket, Spoken},
     status::{self, StatusSource},
     updates::{self, Running, ToldMachine},
@@ -99,7 +92,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let address = main.and_then(|socket| socket.listener.local_addr().ok());
     let loopback_only = address.is_some_and(|a| a.ip().is_loopback());
     let (port, encrypted) = (address.map_or(8080, |a| a.port()), main.is_some_and(|socket| socket.spoken == Spoken::Tls));
-    let place = place(&config, &store, &changes, port, encrypted);
+    let place = Place::start(&config, &store, &changes, port, encrypted);
     let front = open_front(&config, &store, &changes, door.clone(), &place).await?;
     let tls = warden_tls::server_config(&front)?.map(tokio_rustls::TlsAcceptor::from);
     let updates = updates::open(
@@ -138,7 +131,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         loopback_only,
         box_name: place.called(),
         version,
-        more_checks: updates.checks(),
+        more_checks: updates.checks().into_iter().chain([disks.check.clone()]).collect(),
     })
     .await?;
     let source = StatusSource {
@@ -155,15 +148,30 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         version,
         updates: updates.clone(),
     };
-    let router = router(
-        &config, &access, &machine, &models, &serving, &engines, &monitor, &changes, &gateway, &flights, &place, &front, &disks, &updates, version,
-    );
+    let rooms = Rooms {
+        profile: config.profile,
+        access,
+        machine,
+        models,
+        serving,
+        engines,
+        monitor,
+        changes,
+        gateway,
+        flights,
+        place,
+        front,
+        disks,
+        updates,
+        version,
+    };
+    let router = rooms.router();
     let (ender, end) = ending::ending();
     let mut servers = JoinSet::new();
     for Socket { listener, spoken } in sockets {
         let (router, tls) = match spoken {
             Spoken::Plain => (router.clone(), None),
-            Spoken::Redirect => (redirect::router(front.clone(), hosts(&front)), None),
+            Spoken::Redirect => (redirect::router(rooms.front.clone(), hosts(&rooms.front)), None),
             Spoken::Tls if tls.is_none() => return Err(Problem::internal("There is an encrypted port but no certificate for it.")),
             Spoken::Tls => (router.clone(), tls.clone()),
         };
@@ -173,14 +181,14 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         let (router, end) = (router.clone(), end.clone());
         door.serve_with(Box::new(move |listener, stop| tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, end.stopped_by(stop)))));
     }
-    if let Some(door) = door.as_ref().filter(|_| !front.config().plain_http) {
+    if let Some(door) = door.as_ref().filter(|_| !rooms.front.config().plain_http) {
         door.forget_unwanted().await;
     }
-    let front_watch = front.watch();
-    let local = LocalUpdates { updates: updates.clone(), tasks: tasks.clone(), gateway: gateway.clone() };
+    let front_watch = rooms.front.watch();
+    let local = LocalUpdates { updates: rooms.updates.clone(), tasks: rooms.disks.tasks.clone(), gateway: rooms.gateway.clone() };
     let console = console_socket::open(&config.runtime_dir)?;
     servers.spawn(listeners::serve_unix(console, console_socket::router(source.clone(), local), end.clone()));
-    updates.start();
+    rooms.updates.start();
     announce(&config, &source).await;
     let watchdog = tokio::spawn(pet_watchdog());
 
@@ -193,13 +201,13 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         door.pause().await;
     }
     ender.last_call().await;
-    gateway.drain(config.drain).await;
+    rooms.gateway.drain(config.drain).await;
     // What is still open now are pages' event streams and idle connections.
     tokio::time::sleep(Duration::from_millis(200)).await;
     ender.cut();
     while servers.join_next().await.is_some() {}
     watchdog.abort();
-    serving.shutdown(config.stop_engines_on_exit).await;
+    rooms.serving.shutdown(config.stop_engines_on_exit).await;
     if let Err(error) = ledger.flush().await {
         tracing::error!(%error, "usage of the last moments could not be written");
     }
@@ -226,16 +234,6 @@ async fn open_front(config: &Config, store: &Store, changes: &Changes, door: Opt
     FrontRoom::open(store.clone(), changes.clone(), found, config.host_names.clone(), folder, door).await
 }
 
-/// Which Host headers are answered.
-fn hosts(front: &Arc<FrontRoom>) -> HostRules {
-    let front = Arc::clone(front);
-    HostRules {
-        own_names: Arc::new(move |name| front.is_own_name(name)),
-        any_loopback: true,
-        own_addresses: Arc::new(|ip: IpAddr| ip.is_loopback() || status::own_addresses().contains(&ip)),
-    }
-}
-
 fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Problem> {
     Ok(match config.profile {
         Profile::Dev => ProcessEngines::new(
@@ -253,138 +251,23 @@ fn engines(config: &Config, changes: &Changes) -> Result<Arc<dyn Engines>, Probl
     })
 }
 
-/// The box's place on a network: ports, name, clock.
-struct Place {
-    bus: Arc<Bus>,
-    network: Arc<NetworkRoom>,
-    names: Arc<NamesRoom>,
-    time: Arc<TimeRoom>,
-}
-
-impl Place {
-    /// What the system calls the box. The agent's unit has a name space of its own, so that its kernel's answer would be the one of its
-    /// start.
-    fn called(&self) -> Arc<dyn Fn() -> String + Send + Sync> {
-        let names = self.names.clone();
-        Arc::new(move || names.present())
-    }
-}
-
-fn place(config: &Config, store: &Store, changes: &Changes, port: u16, encrypted: bool) -> Place {
-    let bus = Arc::new(Bus::default());
-    Place {
-        network: NetworkRoom::start(NetworkParts {
-            bus: bus.clone(),
-            store: store.clone(),
-            changes: changes.clone(),
-            state_dir: config.state_dir.clone(),
-            console_url: Arc::new(move |ip| status::url(ip, port, encrypted)),
-        }),
-        names: NamesRoom::start(bus.clone(), store.clone(), changes.clone(), status::host_name()),
-        time: TimeRoom::start(bus.clone(), store.clone(), changes.clone()),
-        bus,
-    }
-}
-
-#[allow(clippy::too_many_arguments, reason = "wiring names every room once")]
-fn router(
-    config: &Config,
-    access: &Arc<Access>,
-    machine: &Arc<dyn Machine>,
-    models: &Arc<Models>,
-    serving: &Arc<ServingRoom>,
-    engines: &Arc<dyn Engines>,
-    monitor: &Arc<Monitor>,
-    changes: &Changes,
-    gateway: &Arc<Gateway>,
-    flights: &Arc<FlightTable>,
-    place: &Place,
-    front: &Arc<FrontRoom>,
-    disks: &Disks,
-    updates: &Arc<UpdateRoom>,
-    version: &'static str,
-) -> Router {
-    let api = warden_api::router(warden_api::ApiParts {
-        accounts: access.clone(),
-        recovery: access.clone(),
-        audit: access.clone(),
-        machine: machine.clone(),
-        keys: access.clone(),
-        registry: models.clone(),
-        serving: serving.clone(),
-        engines: engines.clone(),
-        issues: monitor.clone(),
-        alerts: monitor.clone(),
-        front: front.clone(),
-        storage: disks.storage.clone(),
-        disks: disks.disks.clone(),
-        imports: disks.imports.clone(),
-        tasks: disks.tasks.clone(),
-        updates: updates.clone(),
-        changes: changes.clone(),
-        gateway: gateway.clone(),
-        network: place.network.clone(),
-        names: place.names.clone(),
-        time: place.time.clone(),
-        version,
-    });
-    let web = warden_web::router(warden_web::WebParts {
-        accounts: access.clone(),
-        recovery: access.clone(),
-        audit: access.clone(),
-        machine: machine.clone(),
-        keys: access.clone(),
-        registry: models.clone(),
-        serving: serving.clone(),
-        engines: engines.clone(),
-        storage: disks.storage.clone(),
-        disks: disks.disks.clone(),
-        imports: disks.imports.clone(),
-        tasks: disks.tasks.clone(),
-        updates: updates.clone(),
-        flights: flights.clone(),
-        issues: monitor.clone(),
-        alerts: monitor.clone(),
-        front: front.clone(),
-        changes: changes.clone(),
-        version,
-        network: place.network.clone(),
-        names: place.names.clone(),
-        time: place.time.clone(),
-        dev: cfg!(debug_assertions),
-        profile: match config.profile {
-            Profile::Dev => warden_web::Profile::Dev,
-            Profile::Appliance => warden_web::Profile::Appliance,
-        },
-    });
-    let console = warden_access::http::protect(api.merge(web), access.clone(), hosts(front));
-    Router::new().merge(gateway.router()).merge(console).layer(CatchPanicLayer::custom(panicked)).layer(TraceLayer::new_for_http())
-}
-
-/// A panic is a defect of ours; the caller still gets a sentence and the process goes on.
-fn panicked(_: Box<dyn std::any::Any + Send>) -> axum::response::Response {
-    let body =
-        r#"{"detail":{"error_code":"internal","message":"The agent hit a fault of its own while answering; it goes on. The log has the details."}}"#;
-    let mut response = axum::response::Response::new(axum::body::Body::from(body));
-    *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    response
-}
-
-/// Says on standard output where the console is; on the appliance the local screen does that.
+/// Says that it is ready, and on standard output, after everything the start had to say, where the console is; on the appliance the
+/// local screen does that.
 async fn announce(config: &Config, source: &StatusSource) {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    if config.profile == Profile::Dev {
-        if let Listen::Address(address) = &config.listen {
-            println!("Console: {}", status::url(address.ip(), source.port, source.encrypted));
-        }
-        match source.accounts.claim_code().await {
-            Ok(Some(code)) => println!("Claim code: {}", code.expose()),
-            Ok(None) => println!("Already claimed: sign in with the admin account made before."),
-            Err(problem) => eprintln!("The claim code cannot be read: {}", problem.full_text()),
-        }
-    }
     tracing::info!(version = source.version, "ready");
+    if config.profile != Profile::Dev {
+        return;
+    }
+    if let Listen::Address(address) = &config.listen {
+        println!("Console: {}", status::url(address.ip(), source.port, source.encrypted));
+    }
+    match source.accounts.claim_code().await {
+        Ok(Some(code)) => println!("Claim code: {}", code.expose()),
+        Ok(None) => println!("Already claimed: sign in with the admin account made before."),
+        Err(problem) => eprintln!("The claim code cannot be read: {}", problem.full_text()),
+    }
+    println!("(`make where` in another terminal says both again.)");
 }
 
 /// Tells systemd's watchdog that the runtime still turns.

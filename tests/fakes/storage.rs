@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind,
     ids::{AccountId, DiskId, TaskId},
+    issue::IssueCode,
     storage::{
         Adoption, AdoptionPlan, Content, Disk, Import, Imports, ModelDisks, ModelRoot, Overview, Presence, Recorded, Role, SourceModel, Storage,
         Volume,
@@ -35,7 +36,7 @@ impl World {
         self.edit(|m| m.overview.disks.push(disk));
     }
 
-    /// Remembers a disk that is not plugged in.
+    /// Remembers a disk that is not plugged in, with the issue that the check of disks would make of it.
     pub fn lose_volume(&self, label: &str, serial: &str) {
         let recorded = Recorded {
             id: DiskId::from_stored(format!("dsk_{label}")),
@@ -48,8 +49,10 @@ impl World {
             filesystem: "ext4".to_owned(),
             adopted_at: earlier(9_000),
         };
+        let sentence = format!("Lost disk (serial {serial}) is missing.");
+        self.add_issue(IssueCode::ModelDiskMissing, recorded.id.as_str(), sentence.as_str(), None);
         self.edit(|m| {
-            m.overview.degraded.push(format!("Lost disk (serial {serial}) is missing."));
+            m.overview.degraded.push(sentence);
             m.overview.volumes.push(Volume { recorded, presence: Presence::Missing });
         });
     }

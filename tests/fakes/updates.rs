@@ -204,7 +204,7 @@ impl Updates for World {
         Ok(TaskId::from_stored("tsk_take"))
     }
 
-    async fn from_stick(&self, stick: Stick, install: bool) -> Result<TaskId, Problem> {
+    async fn take_from_stick(&self, stick: Stick, install: bool) -> Result<TaskId, Problem> {
         self.deed(format!("stick {stick:?} {install}"));
         Ok(TaskId::from_stored("tsk_stick"))
     }

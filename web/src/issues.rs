@@ -63,7 +63,7 @@ impl IssueView {
             kind: kind(severity),
             severity: if severity == Severity::Error { t.issues_error } else { t.issues_warning },
             title: title(issue, name.map(String::as_str), t),
-            sentence: finding.sentence.clone(),
+            sentence: words::said(&finding.said, t),
             todo: words::todo(finding.code, &finding.hint, t),
             code: finding.code.as_str(),
             first_seen: Moment::new(issue.first_seen, now, t),

@@ -28,11 +28,6 @@ pub(crate) struct Need {
 pub(crate) async fn look(web: &Web, models: &[Model], t: &'static Text) -> Result<Vec<Need>, Problem> {
     let keys = web.keys.list().await?;
     let mut found = needs(models, &web.issues.board(), &web.engines.packs().await, &keys, t);
-    // A disk that is not there explains the models that fail: it comes before them.
-    let degraded = web.storage.overview().await.map(|overview| overview.degraded).unwrap_or_default();
-    let disk =
-        |body| Need { kind: "failed", icon: "storage", title: t.need_disk.to_owned(), body, action: t.need_disk_go, href: "/ui/storage".to_owned() };
-    found.splice(0..0, degraded.into_iter().map(disk));
     found.extend(update(&web.updates.view().await, t));
     Ok(found)
 }
@@ -63,7 +58,7 @@ pub(crate) fn needs(models: &[Model], board: &IssueBoard, packs: &[EnginePack], 
             kind,
             icon: kind,
             title: issues::title(issue, model.map(|model| model.config.served_name.as_str()), t),
-            body: finding.sentence.clone(),
+            body: issues::words::said(&finding.said, t),
             action: t.issues_go,
             href: format!("/ui/issues#{}", issue.id),
         });
@@ -96,7 +91,8 @@ mod tests {
     use jiff::Timestamp;
     use warden_domain::{
         ids::{AccountId, IssueId},
-        issue::{Dismissal, Finding, Issue, IssueCode},
+        issue::{Dismissal, Finding, Issue, IssueCode, Said},
+        units::Bytes,
     };
 
     use super::*;
@@ -104,7 +100,13 @@ mod tests {
 
     fn issue(code: IssueCode, dismissed: bool) -> Issue {
         let at = Timestamp::UNIX_EPOCH;
-        let finding = Finding { code, subject: "data".into(), sentence: "1.0 GiB of 64.0 GiB are free.".into(), hint: String::new(), fix: None };
+        let finding = Finding {
+            code,
+            subject: "data".into(),
+            said: Said::DataDiskNearlyFull { free: Bytes(1 << 30), total: Bytes(64 << 30) },
+            hint: String::new(),
+            fix: None,
+        };
         let dismissed = dismissed.then(|| Dismissal { at, by: AccountId::from_stored("acc_1"), reason: None });
         Issue { id: IssueId::from_stored("iss_1"), finding, first_seen: at, last_seen: at, resolved_at: None, dismissed }
     }

@@ -13,10 +13,10 @@ use warden_domain::{
     access::Role,
     engine::PackState,
     ids::ModelId,
-    issue::{Fix, IssueCode},
+    issue::{Fix, IssueCode, Said},
     model::StateWord,
     storage::Role as DiskRole,
-    units::Tokens,
+    units::{Bytes, Tokens},
     update::UpdatePhase,
     usage::UsageTotals,
 };
@@ -47,7 +47,7 @@ fn furnished() -> World {
         "The model broken failed. The engine was killed.",
         Some(Fix::LoadModel(ModelId::from_stored("mdl_broken"))),
     );
-    world.add_issue(IssueCode::DataDiskNearlyFull, "data", "The disk with the models is nearly full: 3.0 GiB of 64.0 GiB are free.", None);
+    world.add_issue(IssueCode::DataDiskNearlyFull, "data", Said::DataDiskNearlyFull { free: Bytes(3 << 30), total: Bytes(64 << 30) }, None);
     world.plug("SYSTEM", DiskRole::System);
     world.plug("BLANK", DiskRole::Blank);
     world.plug("STICK", DiskRole::Foreign);
@@ -382,9 +382,11 @@ async fn an_issue_is_counted_in_the_strip_shown_at_home_and_fixed_with_one_click
     let browser = Browser::signed_in(&world).htmx();
     for path in ["/ui/", "/ui/issues", "/ui/models"] {
         let page = browser.get(path).await;
-        assert!(page.text.contains("<a class=\"health\" href=\"/ui/issues\">") && page.text.contains("<span class=\"number\">2</span>"), "{path}");
+        assert!(page.text.contains("<a class=\"health\" href=\"/ui/issues\">") && page.text.contains("<span class=\"number\">3</span>"), "{path}");
     }
-    assert!(browser.get("/ui/").await.text.contains("3.0 GiB of 64.0 GiB"));
+    let home = browser.get("/ui/").await.text;
+    assert!(home.contains("3.0 GiB of 64.0 GiB"));
+    assert!(home.contains("A model disk is missing") && home.contains("S-GONE") && home.contains("/ui/issues#iss_model_disk_missing"));
     let page = browser.get("/ui/issues").await;
     assert!(page.text.contains("A model failed: broken") && page.text.contains("data-issue=\"model_failed\""));
     assert_eq!(browser.post("/ui/issues/iss_model_failed/fix", "").await.status, 204);
@@ -398,9 +400,9 @@ async fn a_dismissed_issue_is_not_counted_and_says_why() {
     let browser = Browser::signed_in(&world).htmx();
     assert_eq!(browser.post("/ui/issues/iss_data_disk_nearly_full/dismiss", "reason=disk+ordered").await.status, 204);
     let page = browser.get("/ui/issues").await;
-    assert!(page.text.contains("<span class=\"number\">1</span>") && page.text.contains("disk ordered"));
+    assert!(page.text.contains("<span class=\"number\">2</span>") && page.text.contains("disk ordered"));
     assert_eq!(browser.post("/ui/issues/iss_data_disk_nearly_full/recall", "").await.status, 204);
-    assert!(browser.get("/ui/issues").await.text.contains("<span class=\"number\">2</span>"));
+    assert!(browser.get("/ui/issues").await.text.contains("<span class=\"number\">3</span>"));
 }
 
 #[tokio::test]

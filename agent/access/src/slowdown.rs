@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -32,13 +32,7 @@ pub(crate) struct Network(IpAddr);
 
 impl From<ClientAddr> for Network {
     fn from(client: ClientAddr) -> Self {
-        Self(match client.0.to_canonical() {
-            IpAddr::V6(v6) => {
-                let s = v6.segments();
-                Ipv6Addr::new(s[0], s[1], s[2], s[3], 0, 0, 0, 0).into()
-            }
-            v4 @ IpAddr::V4(_) => v4,
-        })
+        Self(client.network())
     }
 }
 

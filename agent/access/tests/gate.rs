@@ -38,6 +38,7 @@ async fn claimed_box() -> Box_ {
     let router = Router::new()
         .route("/api/me", any(|SignedIn(p): SignedIn| async move { p.username }))
         .route("/api/auth/login", any(|| async { "in" }))
+        .route("/ui/host", get(|headers: axum::http::HeaderMap| async move { headers["host"].to_str().unwrap().to_owned() }))
         .route("/ui/open", get(|v: Visitor| async move { format!("{} {}", v.client.0, v.secure) }));
     let hosts =
         HostRules { own_names: Arc::new(|name| name.eq_ignore_ascii_case("box.local")), any_loopback: true, own_addresses: Arc::new(|_| false) };
@@ -119,6 +120,16 @@ async fn two_host_headers_or_none_are_refused() {
     assert_eq!(b.ask("GET", "/ui/open", &[("host", "box.local"), ("host", "evil.example")]).await.status(), StatusCode::BAD_REQUEST);
     let bare = b.router.clone().oneshot(Request::builder().uri("/ui/open").body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(bare.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_forged_host_header_beside_the_address_of_http2_reaches_no_handler() {
+    let b = claimed_box().await;
+    let request = |uri: &str| Request::builder().uri(uri).header(header::HOST, "evil.example").body(Body::empty()).unwrap();
+    let ours = b.router.clone().oneshot(request("https://box.local/ui/host")).await.unwrap();
+    assert_eq!(text(ours).await, "box.local");
+    let theirs = b.router.clone().oneshot(request("https://evil.example/ui/host")).await.unwrap();
+    assert_eq!(theirs.status(), StatusCode::MISDIRECTED_REQUEST);
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ impl From<Issue> for IssuePart {
             code: finding.code.as_str(),
             severity: finding.code.severity().as_str(),
             subject: finding.subject,
-            sentence: finding.sentence,
+            sentence: finding.said.to_string(),
             hint: finding.hint,
             fix: finding.fix.as_ref().map(Fix::as_str),
             first_seen: issue.first_seen,

@@ -156,7 +156,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(updates::open_upload))
         .routes(routes!(updates::show_upload, updates::put_upload, updates::drop_upload))
         .routes(routes!(updates::take_upload))
-        .routes(routes!(updates::from_stick))
+        .routes(routes!(updates::take_from_stick))
         .routes(routes!(chat::complete))
         .routes(routes!(events::stream))
         .routes(routes!(network::show))

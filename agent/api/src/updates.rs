@@ -323,14 +323,14 @@ pub async fn take_upload(
     (status = 202, description = "Begun", body = TaskStarted),
     (status = 409, description = "`conflict`: work is going on", body = ErrorBody),
     (status = 503, description = "`system_service`", body = ErrorBody)))]
-pub async fn from_stick(
+pub async fn take_from_stick(
     State(parts): State<ApiParts>,
     SignedIn(principal): SignedIn,
     JsonBody(body): JsonBody<StickBody>,
 ) -> Result<(StatusCode, Json<TaskStarted>), ProblemResponse> {
     roles::require(&principal, Change::Manage)?;
     let stick = body.source.clone().map_or(Stick::Any, Stick::Disk);
-    let begun = parts.updates.from_stick(stick, body.install).await;
+    let begun = parts.updates.take_from_stick(stick, body.install).await;
     Ok(started(&noted(&parts, &principal, "updates.from-stick", body.source, begun).await?))
 }
 

@@ -55,6 +55,20 @@ pub struct Principal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddr(pub IpAddr);
 
+impl ClientAddr {
+    /// The network that counts as one client: an IPv4 address, or the /64 of an IPv6 address, because one machine can have a whole /64.
+    #[must_use]
+    pub fn network(self) -> IpAddr {
+        match self.0.to_canonical() {
+            IpAddr::V6(v6) => {
+                let s = v6.segments();
+                std::net::Ipv6Addr::new(s[0], s[1], s[2], s[3], 0, 0, 0, 0).into()
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        }
+    }
+}
+
 /// What the setup page needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetupState {

@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+pub use crate::said::Said;
 use crate::{
     Problem,
     change::Topic,
@@ -76,6 +77,8 @@ codes! {
     DataDiskReadOnly = "data_disk_read_only", Error, 0;
     /// The data partition is not mounted.
     DataDiskMissing = "data_disk_missing", Error, 20;
+    /// A disk that was made model storage is not there, or cannot be used.
+    ModelDiskMissing = "model_disk_missing", Error, 10;
     /// The partition with settings and accounts has little room left.
     StateDiskNearlyFull = "state_disk_nearly_full", Error, 0;
     /// A model that should run does not: its engine did not start, or died.
@@ -156,8 +159,8 @@ pub struct Finding {
     pub code: IssueCode,
     /// What it is about: a model's id, a unit's name, `data`. Part of the identity.
     pub subject: String,
-    /// What is wrong, with figures, in one or two plain sentences.
-    pub sentence: String,
+    /// What is wrong, with figures, in one or two plain sentences; as text it is English.
+    pub said: Said,
     /// What to do.
     pub hint: String,
     /// A fix of one click, where there is one.

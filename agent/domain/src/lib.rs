@@ -4,6 +4,7 @@
 //! takes are the wall clock (`clock`) and random bytes (`ids`), each in one place so that decisions elsewhere stay exact.
 
 pub mod access;
+pub mod address;
 pub mod alert;
 pub mod change;
 pub mod clock;
@@ -19,6 +20,7 @@ pub mod network;
 pub mod problem;
 pub mod recovery;
 pub mod replica;
+mod said;
 pub mod secret;
 pub mod steps;
 pub mod storage;

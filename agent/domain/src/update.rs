@@ -404,7 +404,7 @@ pub trait Updates: Send + Sync {
     async fn take_upload(&self, id: &str, install: bool) -> Result<TaskId, Problem>;
 
     /// The same with a bundle on a stick.
-    async fn from_stick(&self, stick: Stick, install: bool) -> Result<TaskId, Problem>;
+    async fn take_from_stick(&self, stick: Stick, install: bool) -> Result<TaskId, Problem>;
 
     /// Called right before the machine is restarted or switched off, whoever asked: what is staged is then tried at the next start.
     async fn before_power(&self);

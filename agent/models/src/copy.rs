@@ -164,7 +164,7 @@ impl Copied {
         }
         self.named = true;
         let folder = self.name.parent().unwrap_or(Path::new("/"));
-        File::open(folder).and_then(|dir| dir.sync_all()).map_err(said)?;
+        warden_durable::sync_folder(folder).map_err(said)?;
         Ok(self.name.clone())
     }
 }

@@ -131,9 +131,11 @@ impl Monitor {
             outbox: outbox.clone(),
             memory: Memory::new(open),
             unwritten: Vec::new(),
+            begun: std::time::Instant::now(),
         };
         tokio::spawn(evaluator.run(queue));
-        let sender = Sender { store: parts.store.clone(), changes: parts.changes.clone(), outbox: outbox.clone(), version: parts.version };
+        let (store, changes) = (parts.store.clone(), parts.changes.clone());
+        let sender = Sender { store, changes, outbox: outbox.clone(), version: parts.version, unnoted: None };
         let sender = tokio::spawn(sender.run()).abort_handle();
         Ok(Arc::new(Self { store: parts.store, changes: parts.changes, serving: parts.serving, units, board, wishes, outbox, teller, sender }))
     }

@@ -15,7 +15,7 @@ use ports::World;
 use warden_domain::{
     alert::{Alerts, DeliveryState, NewAlertConfig},
     ids::AccountId,
-    issue::{Check, Finding, IssueCode, Issues, Looked},
+    issue::{Check, Finding, IssueCode, Issues, Looked, Said},
     model::StateWord,
 };
 use warden_monitor::{Appliance, Monitor, MonitorParts};
@@ -50,7 +50,7 @@ impl Bench {
         let finding = Finding {
             code: IssueCode::UnitFailed,
             subject: unit.into(),
-            sentence: format!("The system service {unit} failed."),
+            said: Said::UnitFailed { unit: unit.to_owned() },
             hint: "Restart.".into(),
             fix: None,
         };
@@ -176,4 +176,98 @@ async fn whoever_dismisses_an_issue_that_is_over_is_told_so() {
     monitor.check_now().await.unwrap();
     assert_eq!(monitor.recall(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
     assert_eq!(monitor.fix(&admin(), &id).await.unwrap_err().kind, warden_domain::ProblemKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_not_made_anew_in_time_is_an_issue_until_it_is() {
+    let bench = Bench::new();
+    let (monitor, _store) = bench.start().await;
+    let ending = |monitor: &Monitor| {
+        let board = monitor.board();
+        board.open.iter().find(|issue| issue.finding.code == IssueCode::CertificateEnding).map(|issue| issue.finding.said.clone())
+    };
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), None);
+    bench.world.edit(|m| m.certificate_days = Some(3));
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), Some(Said::CertificateEnding { days: 3 }));
+    bench.world.edit(|m| m.certificate_days = Some(-1));
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), Some(Said::CertificateEnded {}));
+    bench.world.edit(|m| m.certificate_days = None);
+    monitor.check_now().await.unwrap();
+    assert_eq!(ending(&monitor), None);
+}
+
+/// A receiver that takes everything; gives the delivery ids it heard. `first` runs before the first answer.
+async fn receiver(first: impl Fn() + Send + 'static) -> (u16, Arc<Mutex<Vec<String>>>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let told = heard.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut text, mut piece) = (String::new(), [0u8; 4096]);
+            while !text.ends_with('}') {
+                let n = stream.read(&mut piece).await.unwrap();
+                text.push_str(&String::from_utf8_lossy(&piece[..n]));
+            }
+            let id = text.lines().find_map(|line| line.strip_prefix("x-warden-delivery: ")).unwrap().to_owned();
+            if told.lock().unwrap().is_empty() {
+                first();
+            }
+            told.lock().unwrap().push(id);
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        }
+    });
+    (port, heard)
+}
+
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_does_not_make_the_box_send_an_alert_again_and_again() {
+    let bench = Bench::new();
+    let (monitor, _store) = bench.start().await;
+    let file = bench.folder.path().join("config.db");
+    let filled = file.clone();
+    let full = "CREATE TRIGGER full BEFORE UPDATE ON alerts BEGIN SELECT RAISE(FAIL, 'full'); END";
+    let (port, heard) = receiver(move || rusqlite(&filled, full)).await;
+    let url = format!("http://127.0.0.1:{port}/");
+    let codes = Some(vec![IssueCode::UnitFailed]);
+    monitor.set(&admin(), NewAlertConfig { enabled: true, url, codes, new_secret: false }).await.unwrap();
+    let first = monitor.test(&admin()).await.unwrap().to_string();
+    until("the first is heard", || heard.lock().unwrap().len() == 1).await;
+    // Every wish wakes the sender; what it cannot note it must not send a second time.
+    let second = monitor.test(&admin()).await.unwrap().to_string();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(*heard.lock().unwrap(), std::slice::from_ref(&first));
+
+    rusqlite(&file, "DROP TRIGGER full");
+    let third = monitor.test(&admin()).await.unwrap().to_string();
+    until("the rest is heard", || heard.lock().unwrap().len() >= 3).await;
+    assert_eq!(*heard.lock().unwrap(), [first, second, third]);
+    let delivered = |state: &DeliveryState| matches!(state, DeliveryState::Delivered { .. });
+    until_state(&monitor, |state| state.waiting == 0 && state.latest.iter().all(|d| delivered(&d.state) && d.tries == 1)).await;
+}
+
+async fn until_state(monitor: &Monitor, done: impl Fn(&warden_domain::alert::AlertState) -> bool) {
+    let begun = Instant::now();
+    while !done(&monitor.state(20).await.unwrap()) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", monitor.state(20).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Changes the database behind the room's back.
+fn rusqlite(file: &std::path::Path, sql: &str) {
+    warden_store::rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
 }

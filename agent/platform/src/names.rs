@@ -46,6 +46,8 @@ pub struct NamesRoom {
     changes: Changes,
     /// The name as last seen.
     present: Mutex<String>,
+    /// One name is given and stored at a time: of two admins at once the system and the store must follow the same one.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl NamesRoom {
@@ -53,7 +55,7 @@ impl NamesRoom {
     /// inside a tokio runtime.
     #[must_use]
     pub fn start(bus: Arc<Bus>, store: Store, changes: Changes, first: String) -> Arc<Self> {
-        let room = Arc::new(Self { bus, store, changes, present: Mutex::new(first) });
+        let room = Arc::new(Self { bus, store, changes, present: Mutex::new(first), turn: tokio::sync::Mutex::new(()) });
         let applying = room.clone();
         tokio::spawn(async move {
             // A machine without hostnamed (a development machine) is left alone after some tries.
@@ -78,6 +80,7 @@ impl NamesRoom {
     }
 
     async fn apply(&self) -> Result<(), Problem> {
+        let _turn = self.turn.lock().await;
         if let Some(name) = self.wanted().await? {
             self.give(&name).await?;
         }
@@ -147,19 +150,26 @@ impl Names for NamesRoom {
                     .param("hostname")
             })?;
         }
+        let _turn = self.turn.lock().await;
+        let before = self.wanted().await?;
         // An empty name makes hostnamed fall back to the image's own. It is given first: what cannot be used is not stored.
         self.give(name.as_deref().unwrap_or_default()).await?;
         let (stored, account) = (name.clone(), account.clone());
-        self.store
-            .write(move |tx| {
-                match &stored {
-                    Some(name) => settings::set(tx, WANTED, name)?,
-                    None => settings::remove(tx, WANTED)?,
-                }
-                let row = AuditRow { at: clock::now(), account: Some(account.clone()), action: "names.set", subject: stored.clone(), outcome: "ok" };
-                audit::insert(tx, &row)
-            })
-            .await?;
+        let kept = self.store.write(move |tx| {
+            match &stored {
+                Some(name) => settings::set(tx, WANTED, name)?,
+                None => settings::remove(tx, WANTED)?,
+            }
+            let row = AuditRow { at: clock::now(), account: Some(account.clone()), action: "names.set", subject: stored.clone(), outcome: "ok" };
+            audit::insert(tx, &row)
+        });
+        if let Err(error) = kept.await {
+            // A name that a restart would take back again is not one to go by.
+            if let Err(problem) = self.give(before.as_deref().unwrap_or_default()).await {
+                tracing::warn!(%problem, "the name that could not be kept is in use until the next start");
+            }
+            return Err(error.into());
+        }
         self.changes.publish(Topic::Network);
         Ok(self.document().await)
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use warden_domain::{
     ids::{AccountId, IssueId, ModelId},
-    issue::{Dismissal, Finding, Fix, Issue, IssueCode},
+    issue::{Dismissal, Finding, Fix, Issue, IssueCode, Said},
 };
 
 use crate::{
@@ -33,11 +33,14 @@ CREATE UNIQUE INDEX issues_open ON issues (code, subject) WHERE resolved_at IS N
 CREATE INDEX issues_by_end ON issues (resolved_at) WHERE resolved_at IS NOT NULL;
 ";
 
+/// What the sentence is made of, so that it can be said in other languages; a migration of the schema. `sentence` stays the English one.
+pub(crate) const SAID: &str = "ALTER TABLE issues ADD COLUMN said TEXT;";
+
 /// Rows of resolved issues that are kept.
 const KEPT: i64 = 500;
 
 const COLUMNS: &str =
-    "id, code, subject, sentence, hint, fix, fix_subject, first_seen, last_seen, resolved_at, dismissed_at, dismissed_by, dismiss_reason";
+    "id, code, subject, sentence, hint, fix, fix_subject, first_seen, last_seen, resolved_at, dismissed_at, dismissed_by, dismiss_reason, said";
 
 /// All open issues. A row with a code this version does not know is left out: it was written by a newer one.
 ///
@@ -64,18 +67,20 @@ pub fn insert(db: &Connection, issue: &Issue) -> Result<bool, StoreError> {
     let finding = &issue.finding;
     let (fix, fix_subject) = fix_words(finding.fix.as_ref());
     let added = db.execute(
-        "INSERT INTO issues (id, code, subject, sentence, hint, fix, fix_subject, first_seen, last_seen) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+        "INSERT INTO issues (id, code, subject, sentence, hint, fix, fix_subject, first_seen, last_seen, said)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
          ON CONFLICT DO NOTHING",
         params![
             issue.id.as_str(),
             finding.code.as_str(),
             finding.subject,
-            finding.sentence,
+            finding.said.to_string(),
             finding.hint,
             fix,
             fix_subject,
             to_ms(issue.first_seen),
-            to_ms(issue.last_seen)
+            to_ms(issue.last_seen),
+            blanks(&finding.said)
         ],
     )?;
     Ok(added > 0)
@@ -87,8 +92,8 @@ pub fn insert(db: &Connection, issue: &Issue) -> Result<bool, StoreError> {
 /// `DiskFull`, or SQLite's own.
 pub fn resolve(db: &Connection, issue: &Issue, at: Timestamp) -> Result<bool, StoreError> {
     let ended = db.execute(
-        "UPDATE issues SET resolved_at = ?2, last_seen = ?3, sentence = ?4 WHERE id = ?1 AND resolved_at IS NULL",
-        params![issue.id.as_str(), to_ms(at), to_ms(issue.last_seen), issue.finding.sentence],
+        "UPDATE issues SET resolved_at = ?2, last_seen = ?3, sentence = ?4, said = ?5 WHERE id = ?1 AND resolved_at IS NULL",
+        params![issue.id.as_str(), to_ms(at), to_ms(issue.last_seen), issue.finding.said.to_string(), blanks(&issue.finding.said)],
     )?;
     db.execute(
         "DELETE FROM issues WHERE resolved_at IS NOT NULL AND rowid NOT IN
@@ -143,6 +148,15 @@ fn fix_of(word: Option<&str>, subject: Option<String>) -> Option<Fix> {
     }
 }
 
+fn blanks(said: &Said) -> Option<String> {
+    serde_json::to_string(said).ok()
+}
+
+/// A sentence of another version has blanks that this one does not know: its English stands for it.
+fn said_of(blanks: Option<&str>, english: String) -> Said {
+    blanks.and_then(|blanks| serde_json::from_str(blanks).ok()).unwrap_or(Said::Text { text: english })
+}
+
 fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Issue>> {
     let Some(code) = IssueCode::from_stored(&row.get::<_, String>(1)?) else { return Ok(None) };
     let dismissed = match (row.get::<_, Option<i64>>(10)?, row.get::<_, Option<String>>(11)?) {
@@ -154,7 +168,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Issue>> {
         finding: Finding {
             code,
             subject: row.get(2)?,
-            sentence: row.get(3)?,
+            said: said_of(row.get::<_, Option<String>>(13)?.as_deref(), row.get(3)?),
             hint: row.get(4)?,
             fix: fix_of(row.get::<_, Option<String>>(5)?.as_deref(), row.get(6)?),
         },
@@ -172,6 +186,7 @@ mod tests {
     fn database() -> Connection {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(SCHEMA).unwrap();
+        db.execute_batch(SAID).unwrap();
         db
     }
 
@@ -180,7 +195,7 @@ mod tests {
         let finding = Finding {
             code: IssueCode::ModelFailed,
             subject: "mdl_1".into(),
-            sentence: "It died.".into(),
+            said: Said::ModelFailed { model: "tiny".into(), why: "It died.".into() },
             hint: "Load it.".into(),
             fix: Some(Fix::LoadModel(ModelId::from_stored("mdl_1"))),
         };
@@ -228,6 +243,16 @@ mod tests {
         )
         .unwrap();
         assert!(open(&db).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_sentence_of_an_older_or_newer_version_is_shown_as_it_was_written() {
+        let db = database();
+        insert(&db, &issue("iss_1", 10)).unwrap();
+        for blanks in [None, Some(r#"{"form":"gremlins"}"#)] {
+            db.execute("UPDATE issues SET said = ?1", [blanks]).unwrap();
+            assert_eq!(open(&db).unwrap()[0].finding.said, Said::text("The model tiny failed. It died."));
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod ledger;
 pub mod models;
 pub mod moment;
 pub mod recovery;
+mod reserve;
 mod schema;
 pub mod sessions;
 pub mod settings;

@@ -20,6 +20,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, readable_from: 1, sql: crate::issues::SCHEMA },
     Migration { version: 3, readable_from: 1, sql: crate::alerts::SCHEMA },
     Migration { version: 4, readable_from: 1, sql: crate::disks::SCHEMA },
+    Migration { version: 5, readable_from: 1, sql: crate::issues::SAID },
 ];
 
 /// The newest version of the schema that this program brings.

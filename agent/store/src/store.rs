@@ -9,13 +9,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::{StoreError, schema, slots::Limit};
+use crate::{StoreError, reserve::Reserve, schema, slots::Limit};
 
 /// Name of the database file inside the state folder.
 pub(crate) const FILE: &str = "config.db";
@@ -23,6 +23,9 @@ pub(crate) const FILE: &str = "config.db";
 const READERS: usize = 3;
 /// Writes that may wait for the writer before callers wait themselves.
 const QUEUE: usize = 256;
+
+/// It is looked so often whether room can be kept back again.
+const LOOK: Duration = Duration::from_secs(60);
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
@@ -42,6 +45,9 @@ struct Inner {
     orders: mpsc::Sender<Order>,
     readers: Mutex<Vec<Connection>>,
     free_readers: Arc<Semaphore>,
+    reserve: Arc<Reserve>,
+    /// When it was last looked whether room can be kept back again.
+    looked: Mutex<Instant>,
 }
 
 impl std::fmt::Debug for Store {
@@ -76,14 +82,10 @@ impl Store {
             .name("store-writer".to_owned())
             .spawn(move || write_until_closed(writing, queue))
             .map_err(|cause| StoreError::Open { path, cause })?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                path: state_dir.join(FILE),
-                orders,
-                readers: Mutex::new(readers),
-                free_readers: Arc::new(Semaphore::new(READERS)),
-            }),
-        })
+        let reserve = Arc::new(Reserve::beside(state_dir));
+        reserve.keep();
+        let (readers, free_readers) = (Mutex::new(readers), Arc::new(Semaphore::new(READERS)));
+        Ok(Self { inner: Arc::new(Inner { path: state_dir.join(FILE), orders, readers, free_readers, reserve, looked: Mutex::new(Instant::now()) }) })
     }
 
     /// Runs `f` in one transaction and resolves once it is on disk. An `Err` from `f` rolls everything back. The write happens even
@@ -100,7 +102,25 @@ impl Store {
             let _ = tell.send(in_transaction(connection, f));
         });
         self.inner.orders.send(Order::Run(job)).await.map_err(|_| StoreError::Closed)?;
-        told.await.unwrap_or(Err(StoreError::Broke))
+        let result = told.await.unwrap_or(Err(StoreError::Broke));
+        self.mind_the_room(matches!(result, Err(StoreError::DiskFull)));
+        result
+    }
+
+    /// Gives away what was kept back once the disk is full, and keeps something back again when there is room.
+    fn mind_the_room(&self, full: bool) {
+        if full {
+            if self.inner.reserve.give() {
+                tracing::error!("the disk with the settings is full; the room that was kept back for this is used now");
+            }
+            return;
+        }
+        let mut looked = self.inner.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() >= LOOK {
+            *looked = Instant::now();
+            let reserve = Arc::clone(&self.inner.reserve);
+            drop(tokio::task::spawn_blocking(move || reserve.keep()));
+        }
     }
 
     /// Runs the migrations that an opening with a limit left out; none are left after it. Returns the versions that were run. Each is a

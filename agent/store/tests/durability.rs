@@ -77,6 +77,7 @@ async fn a_full_disk_changes_nothing_and_reads_still_work() {
         .await
         .unwrap_err();
     assert_eq!(Problem::from(error).kind, ProblemKind::DiskFull);
+    assert!(!dir.path().join("reserve").exists(), "what was kept back is given away, so that somebody can sign in and make room");
     assert_eq!(store.read(|db| settings::get(db, "kept")).await.unwrap().as_deref(), Some("1"));
     assert_eq!(store.read(|db| settings::get(db, "big")).await.unwrap(), None);
     limit_pages(&store, 1_000_000).await;

@@ -5,8 +5,6 @@ use std::{io, path::Path};
 use serde::{Serialize, de::DeserializeOwned};
 use warden_domain::Problem;
 
-use crate::durable;
-
 /// What a file held.
 pub(crate) enum Kept<T> {
     /// Its record.
@@ -40,7 +38,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Kept<T>, Problem>
 /// The disk is full or the folder is not writable.
 pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> Result<(), Problem> {
     let text = serde_json::to_vec(record).map_err(|cause| Problem::internal(format!("{} cannot be written: {cause}.", path.display())))?;
-    durable::write_secret(path, &text).map_err(|cause| said(path, &cause))
+    warden_durable::write_with_mode(path, &text, 0o600).map_err(|cause| said(path, &cause))
 }
 
 /// Gives an unreadable file another name, so that nothing is lost and nothing stands in the way.

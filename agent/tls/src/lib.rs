@@ -7,10 +7,10 @@
 
 mod authority;
 mod decide;
-mod durable;
 mod keep;
 mod leaf;
 mod names;
+mod pace;
 mod resolver;
 mod room;
 

@@ -31,6 +31,7 @@ use crate::{
     leaf::{self, Leaf, Shown},
     names::{MOST_NAMES, own_names, valid_name},
     needs_reissue,
+    pace::Pace,
     resolver::Newest,
 };
 
@@ -67,6 +68,7 @@ pub struct FrontRoom {
     door: Option<Arc<dyn PlainDoor>>,
     plain: Mutex<PlainPort>,
     plain_failed: Mutex<Option<Instant>>,
+    pace: Mutex<Pace>,
     /// One change at a time, of the decision or of the certificate.
     turn: tokio::sync::Mutex<()>,
 }
@@ -116,6 +118,7 @@ impl FrontRoom {
             door,
             plain,
             plain_failed: Mutex::new(None),
+            pace: Mutex::new(Pace::new(Instant::now())),
             turn: tokio::sync::Mutex::new(()),
         }))
     }
@@ -149,6 +152,9 @@ impl FrontRoom {
         let Some(reason) = needs_reissue(Some(&encryption.shown.load().facts), &wanted, &encryption.authority.fingerprint, now) else {
             return Ok(None);
         };
+        if reason == Reason::Addresses && !lock(&self.pace).take(Instant::now()) {
+            return Ok(None);
+        }
         let _turn = self.turn.lock().await;
         let leaf = encryption.authority.issue(&wanted, now)?;
         let shown = leaf.show()?;
@@ -212,7 +218,10 @@ impl Encryption {
             Some(shown) if needs_reissue(Some(&shown.facts), wanted, &authority.fingerprint, now).is_none() => shown,
             _ => {
                 let leaf = authority.issue(wanted, now)?;
-                keep::write(&path, &leaf::Record::from(&leaf))?;
+                if let Err(problem) = keep::write(&path, &leaf::Record::from(&leaf)) {
+                    // A full disk must not keep the agent from starting: it is what somebody frees it with.
+                    tracing::error!("the new certificate is used but could not be kept: {}", problem.full_text());
+                }
                 leaf.show()?
             }
         };

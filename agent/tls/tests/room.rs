@@ -118,6 +118,33 @@ async fn a_damaged_certificate_file_is_replaced_and_the_box_stays_reachable() {
 }
 
 #[tokio::test]
+async fn a_disk_that_takes_no_certificate_keeps_neither_the_box_from_starting_nor_its_new_address_from_being_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, door) = (World::new(), Arc::new(Door::default()));
+    drop(room(dir.path(), &world, &door, &Changes::new()).await);
+    // A folder where the new file has to be made: as little can be written as on a full disk.
+    std::fs::create_dir(dir.path().join("tls/.certificate.json.new")).unwrap();
+    *world.addresses.lock().unwrap() = vec!["10.0.0.8".parse().unwrap()];
+    let room = room(dir.path(), &world, &door, &Changes::new()).await;
+    assert!(room.state().certificates.unwrap().addresses.contains(&"10.0.0.8".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn an_endless_stream_of_new_addresses_does_not_make_an_endless_stream_of_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, door) = (World::new(), Arc::new(Door::default()));
+    let room = room(dir.path(), &world, &door, &Changes::new()).await;
+    let mut made = 0;
+    for number in 1..=100u16 {
+        *world.addresses.lock().unwrap() = vec![IpAddr::from([0x2001, 0xdb8, 0, number, 0, 0, 0, 1])];
+        made += usize::from(room.look().await.unwrap().is_some());
+    }
+    assert!((5..20).contains(&made), "{made}");
+    *world.host.lock().unwrap() = "attic".into();
+    assert_eq!(room.look().await.unwrap(), Some(Reason::Names), "what an admin does is never put off");
+}
+
+#[tokio::test]
 async fn an_admins_decision_is_kept_even_when_the_port_cannot_be_opened_now() {
     let dir = tempfile::tempdir().unwrap();
     let (world, door) = (World::new(), Arc::new(Door::default()));

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::choice::{self, Write};
-use crate::durable;
 use crate::entry::{self, Entry};
 
 /// The entries folder cannot be read or changed.
@@ -62,7 +61,7 @@ impl Entries {
     pub fn apply(&self, write: Write) -> Result<(), FolderError> {
         let name = entry::name(write.slot, write.tries);
         let text = entry::render(write.slot, write.generation);
-        durable::write(&self.folder.join(&name), text.as_bytes()).map_err(|source| self.failed("write", source))?;
+        warden_durable::write(&self.folder.join(&name), text.as_bytes()).map_err(|source| self.failed("write", source))?;
         let old = self.list()?.into_iter().filter(|entry| entry.slot == write.slot && entry.file != name);
         self.remove(old.map(|entry| entry.file).collect())
     }
@@ -91,7 +90,7 @@ impl Entries {
         for file in files {
             fs::remove_file(self.folder.join(file)).map_err(|source| self.failed("remove an old entry", source))?;
         }
-        durable::sync_folder(&self.folder).map_err(|source| self.failed("sync", source))
+        warden_durable::sync_folder(&self.folder).map_err(|source| self.failed("sync", source))
     }
 
     fn failed(&self, verb: &'static str, source: io::Error) -> FolderError {

@@ -45,8 +45,11 @@ pub fn wish(variable: impl Fn(&str) -> Option<String>, running: Option<Slot>) ->
     let bundle = variable("RAUC_BUNDLE_MOUNT_POINT").filter(|path| path.starts_with('/'));
     let bundle = PathBuf::from(bundle.ok_or(Refused::Missing("RAUC_BUNDLE_MOUNT_POINT"))?);
     let targets = variable("RAUC_TARGET_SLOTS").ok_or(Refused::Missing("RAUC_TARGET_SLOTS"))?;
-    let names: Vec<String> =
-        targets.split_ascii_whitespace().filter_map(|number| variable(&format!("RAUC_SLOT_BOOTNAME_{number}"))).filter(|name| !name.is_empty()).collect();
+    let names: Vec<String> = targets
+        .split_ascii_whitespace()
+        .filter_map(|number| variable(&format!("RAUC_SLOT_BOOTNAME_{number}")))
+        .filter(|name| !name.is_empty())
+        .collect();
     let [name] = names.as_slice() else { return Err(Refused::Targets(names.len())) };
     let slot = Slot::parse(name).map_err(|_| Refused::Unknown(name.clone()))?;
     if running == Some(slot) {

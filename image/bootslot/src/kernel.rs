@@ -1,14 +1,13 @@
 //! The kernel image of a slot on the EFI system partition. Room is looked at first; the new file is whole on the medium before it takes the
 //! old one's name.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
 use thiserror::Error;
 
-use crate::durable;
 use crate::entry::Slot;
 
 /// Left free besides the kernel, in bytes: entries are rewritten there.
@@ -63,18 +62,20 @@ pub fn place(from: &Path, esp: &Path, slot: Slot) -> Result<(), KernelError> {
     }
     let path = folder.join(format!("{slot}.efi"));
     // What an earlier cut left would take the room.
-    let _ = fs::remove_file(durable::fresh_name(&path).map_err(failed(&path))?);
+    warden_durable::clear(&path).map_err(failed(&path))?;
     let room = statvfs(&folder).map_err(|errno| failed(&folder)(errno.into()))?;
-    let free = u64::from(room.blocks_available()).saturating_mul(u64::from(room.fragment_size()));
+    let free = room.blocks_available().saturating_mul(room.fragment_size());
     let needed = meta.len() + SPARE;
     if free < needed {
         return Err(KernelError::Room { free, needed });
     }
-    durable::write(&path, &bytes).map_err(failed(&path))
+    warden_durable::write(&path, &bytes).map_err(failed(&path))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn esp() -> tempfile::TempDir {

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use thiserror::Error;
 use warden_bootslot::choice;
-use warden_bootslot::durable;
 use warden_bootslot::entry::{NoSuchSlot, Slot};
 use warden_bootslot::folder::{Entries, FolderError};
 use warden_bootslot::handler::{self, Refused};
@@ -104,7 +103,7 @@ fn end_count(count: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(count) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(error)),
-        Ok(()) => durable::sync_folder(count.parent().unwrap_or(Path::new("/"))).map_err(failed),
+        Ok(()) => warden_durable::sync_folder(count.parent().unwrap_or(Path::new("/"))).map_err(failed),
     }
 }
 

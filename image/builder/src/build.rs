@@ -111,10 +111,12 @@ fn make_parts(shop: &Workshop, args: &BuildArgs, out: PathBuf, bad_kernel: bool)
 pub(crate) fn stick(shop: &Workshop, args: &StickArgs) -> Done {
     let start = Instant::now();
     let Whole { built, sealed, boot, out } = make_parts(shop, &args.build, shop.out(args.build.flavour, args.build.profile), false)?;
-    let stick = stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
+    let packs = if args.without_pack { Vec::new() } else { pack::signed(shop, &built.builder, &built.keys)? };
+    let stick =
+        stick::build(shop, &stick::Ingredients { builder: &built.builder, keys: &built.keys, sealed: &sealed, boot: &boot, packs: &packs }, &out)?;
     note(&format!("{} in {:.1} s", stick.strip_prefix(&shop.project).unwrap_or(&stick).display(), start.elapsed().as_secs_f64()));
     match &args.device {
-        Some(device) => burn::burn(&stick, device),
+        Some(device) => burn::burn(&burn::Places::default(), &stick, device, &mut std::io::stdin().lock()),
         None => Ok(()),
     }
 }
@@ -124,11 +126,11 @@ pub(crate) fn image(shop: &Workshop, args: &BuildArgs) -> Done {
     let start = Instant::now();
     let Whole { built, sealed, boot, out } = make_parts(shop, args, shop.out(args.flavour, args.profile), false)?;
     let tree = out.join("data");
-    let pack = if args.with_pack { Some(newest_pack(shop)?) } else { None };
-    data::fill(&tree, &built.root, pack.as_ref(), args.seed_data.as_deref())?;
+    let packs = if args.with_pack || args.with_stick { pack::signed(shop, &built.builder, &built.keys)? } else { Vec::new() };
+    data::fill(&tree, &built.root, if args.with_pack { &packs } else { &[] }, args.seed_data.as_deref())?;
     disk::build(shop, &built.builder, args.profile, &sealed, &boot, Some(&tree), &out)?;
     if args.with_stick {
-        stick::build(shop, &built.builder, &built.keys, &sealed, &boot, &out)?;
+        stick::build(shop, &stick::Ingredients { builder: &built.builder, keys: &built.keys, sealed: &sealed, boot: &boot, packs: &packs }, &out)?;
     }
     manifest::write(&out, version(shop, args), args.flavour, args.profile, &built.kernel.release, &sealed, &built.lock)?;
     note(&format!("root.img {} MiB, UKI {} MiB", files::length(&sealed.image)? >> 20, files::length(&boot.uki)? >> 20));
@@ -143,7 +145,8 @@ pub(crate) fn bundle(shop: &Workshop, args: &BundleArgs) -> Done {
     let Whole { built, sealed, boot, out: work } = make_parts(shop, &args.build, out.join("work"), args.bad_kernel)?;
     disk::check_fit(&sealed, shop.recipe.slot_bytes(args.build.profile)?)?;
     let version = version(shop, &args.build);
-    let bundle = bundle::build(args, version, &built.builder, &built.keys, &sealed, &boot, &work, &out)?;
+    let bundle =
+        bundle::build(args, &bundle::Ingredients { version, builder: &built.builder, keys: &built.keys, sealed: &sealed, boot: &boot }, &work, &out)?;
     note(&format!("root hash {}", sealed.root_hash));
     let shown = bundle.strip_prefix(&shop.project).unwrap_or(&bundle);
     note(&format!("{}, {} MiB, in {:.1} s", shown.display(), files::length(&bundle)? >> 20, start.elapsed().as_secs_f64()));
@@ -160,14 +163,6 @@ pub(crate) fn packs(shop: &Workshop, args: &PackArgs) -> Done {
         note(&format!("{kind:<9} {}.raw  {} MiB", pack.digest, files::length(&pack.path)? >> 20));
     }
     Ok(())
-}
-
-fn newest_pack(shop: &Workshop) -> Done<pack::Pack> {
-    let dir = shop.packs().join("signed");
-    let found = files::walk(&dir).unwrap_or_default().into_iter().find(|p| p.extension().is_some_and(|e| e == "raw"));
-    let path = found.ok_or_else(|| Fault::refused(dir.display().to_string(), "no pack was built yet", "run `warden-image packs` first"))?;
-    let digest = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(pack::Pack { path, digest })
 }
 
 /// Checks a built root, and the test flavour against production.

@@ -16,17 +16,18 @@ use crate::tool::run;
 use crate::trust::COMPATIBLE;
 use crate::uki::BootFiles;
 
+/// What a bundle is made from.
+pub(crate) struct Ingredients<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) builder: &'a BuilderRoot,
+    pub(crate) keys: &'a Keys,
+    pub(crate) sealed: &'a Sealed,
+    pub(crate) boot: &'a BootFiles,
+}
+
 /// Makes the bundle of what was built in `work` and puts it into `out`.
-pub(crate) fn build(
-    args: &BundleArgs,
-    version: &str,
-    builder: &BuilderRoot,
-    keys: &Keys,
-    sealed: &Sealed,
-    boot: &BootFiles,
-    work: &Path,
-    out: &Path,
-) -> Done<PathBuf> {
+pub(crate) fn build(args: &BundleArgs, from: &Ingredients, work: &Path, out: &Path) -> Done<PathBuf> {
+    let Ingredients { version, builder, keys, sealed, boot } = *from;
     let bundle = out.join(format!("warden-{version}{}.raucb", kind(args)));
     step("bundle, signed", || {
         let content = work.join("content");
@@ -67,9 +68,7 @@ fn kind(args: &BundleArgs) -> String {
 fn manifest(version: &str, plain: bool, hook: bool) -> String {
     let format = if plain { "plain" } else { "verity" };
     let (hooks, image) = if hook { ("[hooks]\nfilename=hook\n\n", "hooks=post-install\n") } else { ("", "") };
-    format!(
-        "[update]\ncompatible={COMPATIBLE}\nversion={version}\n\n[bundle]\nformat={format}\n\n{hooks}[image.rootfs]\nfilename=root.img\n{image}"
-    )
+    format!("[update]\ncompatible={COMPATIBLE}\nversion={version}\n\n[bundle]\nformat={format}\n\n{hooks}[image.rootfs]\nfilename=root.img\n{image}")
 }
 
 #[cfg(test)]

@@ -23,13 +23,7 @@ pub(crate) enum Verb {
     /// Build an installer stick; with --device also write it.
     Stick(StickArgs),
     /// Try the stick in QEMU with three disks, one of them holding an older installation; this terminal is the guest's serial line.
-    VmInstall {
-        #[arg(long, value_enum, default_value = "production")]
-        flavour: Flavour,
-        /// Go on with the disks of the last try and without the stick.
-        #[arg(long)]
-        installed: bool,
-    },
+    VmInstall(TryArgs),
     /// Build an update: a signed bundle of a root and its kernel, `target/image/<flavour>/bundle/warden-<version>.raucb`.
     Bundle(BundleArgs),
     /// Make firmware variable stores for machines with Secure Boot, `target/image/vars/{setup,vendor,ours}.fd`.
@@ -80,7 +74,7 @@ pub(crate) struct BuildArgs {
     /// Put the signed engine pack on the data partition.
     #[arg(long)]
     pub(crate) with_pack: bool,
-    /// Make the installer stick as well.
+    /// Make the installer stick as well, with the signed engine pack.
     #[arg(long)]
     pub(crate) with_stick: bool,
     /// Copy this folder onto the data partition.
@@ -113,6 +107,24 @@ pub(crate) struct StickArgs {
     /// The stick to write, for example /dev/sdx. It is shown and confirmed before.
     #[arg(long)]
     pub(crate) device: Option<PathBuf>,
+    /// Leave the engine pack out: a box installed from such a stick cannot run a model.
+    #[arg(long)]
+    pub(crate) without_pack: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TryArgs {
+    #[arg(long, value_enum, default_value = "production")]
+    pub(crate) flavour: Flavour,
+    /// Which stick: that of the hardware profile is plugged in as a USB stick, beside larger blank disks.
+    #[arg(long, value_enum, default_value = "vm")]
+    pub(crate) profile: Profile,
+    /// Go on with the disks of the last try and without the stick.
+    #[arg(long, conflicts_with = "until_asked")]
+    pub(crate) installed: bool,
+    /// Pull the plug as soon as the installer asks its first question, and say after how long that was.
+    #[arg(long)]
+    pub(crate) until_asked: bool,
 }
 
 #[derive(Debug, Args)]

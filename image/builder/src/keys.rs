@@ -86,7 +86,11 @@ impl Keys {
         let keys = Self { dir };
         for path in Purpose::RELEASE.into_iter().flat_map(|purpose| [keys.key(purpose), keys.certificate(purpose)]) {
             if !path.is_file() {
-                return Err(Fault::refused(path.display().to_string(), "there is no such key or certificate", "put it there; no key is made in a given folder"));
+                return Err(Fault::refused(
+                    path.display().to_string(),
+                    "there is no such key or certificate",
+                    "put it there; no key is made in a given folder",
+                ));
             }
         }
         Ok(keys)

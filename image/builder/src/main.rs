@@ -34,8 +34,8 @@ mod steps;
 mod stick;
 mod stock;
 mod tool;
-mod try_stick;
 mod trust;
+mod try_stick;
 mod uki;
 mod vars;
 mod workshop;
@@ -70,7 +70,7 @@ fn run(cli: &Cli) -> Done {
         Verb::Root(args) => build::root(&shop, args),
         Verb::Image(args) => build::image(&shop, args),
         Verb::Stick(args) => build::stick(&shop, args),
-        Verb::VmInstall { flavour, installed } => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, *flavour, *installed),
+        Verb::VmInstall(args) => try_stick::run(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::Bundle(args) => build::bundle(&shop, args),
         Verb::Vars { flavour } => {
             let builder = Stock::open(&shop)?.builder()?;

@@ -6,7 +6,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warden_vm::BuilderRoot;
 
 use crate::fault::{Done, Fault};
@@ -24,12 +24,50 @@ pub(crate) struct Pack {
     pub(crate) digest: String,
 }
 
+impl Pack {
+    /// Its image and its description.
+    pub(crate) fn files(&self) -> [PathBuf; 2] {
+        [self.path.clone(), self.path.with_extension("json")]
+    }
+
+    /// The description.
+    pub(crate) fn manifest(&self) -> Done<Manifest> {
+        let path = self.path.with_extension("json");
+        let said = |error: serde_json::Error| Fault::refused(path.display().to_string(), error.to_string(), "run `warden-image packs`");
+        serde_json::from_str(&files::read(&path)?).map_err(said)
+    }
+}
+
 /// What the agent reads beside a pack.
-#[derive(Serialize)]
-struct Manifest<'a> {
-    engine: &'a str,
-    version: &'a str,
-    digest: &'a str,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub(crate) engine: String,
+    pub(crate) version: String,
+    digest: String,
+}
+
+/// The signed packs that were built, one per engine; built now when there are none, or when the engine in the cache is another version.
+pub(crate) fn signed(shop: &Workshop, builder: &BuilderRoot, keys: &Keys) -> Done<Vec<Pack>> {
+    let mut found = Vec::new();
+    for path in files::walk(&shop.packs().join("signed")).unwrap_or_default() {
+        if path.extension().is_some_and(|e| e == "raw") {
+            let digest = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+            found.push(Pack { path, digest });
+        }
+    }
+    let binary = engine_binary(shop, None);
+    let current = |pack: &Pack| match (&binary, pack.manifest()) {
+        (Ok(binary), Ok(manifest)) => manifest.version == engine_version(binary),
+        (Err(_), manifest) => manifest.is_ok(),
+        (Ok(_), Err(_)) => false,
+    };
+    if !found.is_empty() && found.iter().all(current) {
+        return Ok(found);
+    }
+    let binary = binary?;
+    let binary = binary.canonicalize().map_err(Fault::io("no such engine", &binary))?;
+    let [signed, ..] = build(shop, builder, keys, &binary)?;
+    Ok(vec![signed])
 }
 
 /// The engine's binary: given, or the newest in the cache.
@@ -191,7 +229,7 @@ fn file(out: &Path, kind: &str, image: &Path, version: &str) -> Done<Pack> {
     let path = out.join(kind).join(format!("{digest}.raw"));
     files::make_dir(&out.join(kind))?;
     std::fs::rename(image, &path).map_err(Fault::io("cannot move", image))?;
-    let manifest = Manifest { engine: "llama.cpp", version, digest: &digest };
+    let manifest = Manifest { engine: "llama.cpp".to_owned(), version: version.to_owned(), digest: digest.clone() };
     let text = serde_json::to_string_pretty(&manifest).map_err(|e| Fault::refused("pack manifest", e.to_string(), "report it"))?;
     files::write(&path.with_extension("json"), text + "\n")?;
     Ok(Pack { path, digest })

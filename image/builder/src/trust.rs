@@ -42,10 +42,19 @@ impl Trust {
         }
         let (bytes, root) = warden_release::root_of(&dir).map_err(refused)?;
         if root.compatible != COMPATIBLE {
-            return Err(Fault::refused(dir.display().to_string(), format!("its root is for {}", root.compatible), format!("make one for {COMPATIBLE}")));
+            return Err(Fault::refused(
+                dir.display().to_string(),
+                format!("its root is for {}", root.compatible),
+                format!("make one for {COMPATIBLE}"),
+            ));
         }
-        let build =
-            Build { build_epoch: epoch, compatible: COMPATIBLE, channel: "stable", development: root.development, data_schema: warden_store::DATA_SCHEMA };
+        let build = Build {
+            build_epoch: epoch,
+            compatible: COMPATIBLE,
+            channel: "stable",
+            development: root.development,
+            data_schema: warden_store::DATA_SCHEMA,
+        };
         Ok(Self { root: bytes, build })
     }
 

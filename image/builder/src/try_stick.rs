@@ -7,38 +7,59 @@ use std::time::Duration;
 
 use warden_vm::{BuilderRoot, Drive, Guest, Machine};
 
-use crate::cli::{Flavour, Profile};
+use crate::cli::{Profile, TryArgs};
 use crate::fault::{Done, Fault};
 use crate::files;
 use crate::tool;
 use crate::workshop::Workshop;
 
+/// How long the way to the first question may take with `--until-asked`.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Size of the blank disks, in bytes: a little more than the least.
-const BLANK: u64 = 3 << 30;
+const fn blank(profile: Profile) -> u64 {
+    match profile {
+        Profile::Vm => 3 << 30,
+        Profile::Hardware => 22 << 30,
+    }
+}
 
 /// Boots the stick, or with `installed` the disks without it.
-pub(crate) fn run(shop: &Workshop, builder: &BuilderRoot, flavour: Flavour, installed: bool) -> Done {
-    let out = shop.out(flavour, Profile::Vm);
+pub(crate) fn run(shop: &Workshop, builder: &BuilderRoot, args: &TryArgs) -> Done {
+    let out = shop.out(args.flavour, args.profile);
     let run_dir = out.join("run-install");
-    let stick = run_dir.join("stick.img");
-    let disks = ["BLANK1", "BLANK2", "OLDER3"].map(|serial| (serial, run_dir.join(format!("{serial}.img"))));
-    if !installed {
+    let (stick, older) = (run_dir.join("stick.img"), run_dir.join("OLDER3.img"));
+    let mut disks = vec![("BLANK1", run_dir.join("BLANK1.img")), ("BLANK2", run_dir.join("BLANK2.img"))];
+    if !args.installed {
         files::fresh_dir(&run_dir)?;
-        copy(&out.join("stick.img"), &stick, "warden-image stick --profile vm")?;
-        copy(&out.join("disk.img"), &disks[2].1, "warden-image image")?;
-        for (_, path) in &disks[..2] {
+        copy(&out.join("stick.img"), &stick, &format!("warden-image stick --profile {}", args.profile.name()))?;
+        if out.join("disk.img").is_file() {
+            copy(&out.join("disk.img"), &older, "warden-image image")?;
+        }
+        for (_, path) in &disks {
             let file = std::fs::File::create(path).map_err(Fault::io("cannot make", path))?;
-            file.set_len(BLANK).map_err(Fault::io("cannot size", path))?;
+            file.set_len(blank(args.profile)).map_err(Fault::io("cannot size", path))?;
         }
     }
+    // An older installation takes part where a disk of the same profile was built.
+    if older.is_file() {
+        disks.push(("OLDER3", older));
+    }
     let mut machine = Machine::from_drives(disks.iter().map(|(serial, path)| Drive::new(path, serial)).collect());
-    if !installed {
-        machine.drives.insert(0, Drive::new(&stick, "STICK"));
+    if !args.installed {
+        // Only the kernel for hardware has the driver of USB sticks.
+        machine.drives.insert(0, Drive { usb: args.profile == Profile::Hardware, ..Drive::new(&stick, "STICK") });
     }
     for (order, drive) in machine.drives.iter_mut().enumerate() {
         drive.boot_order = u32::try_from(order).ok();
     }
     let mut guest = Guest::start(builder, &machine, &run_dir, true)?;
+    if args.until_asked {
+        guest.wait("Number of the disk", PATIENCE)?;
+        println!("{}\nThe installer asks its first question {:.0} s after power-on.", guest.serial().tail(), guest.age().as_secs_f64());
+        guest.quit();
+        return Ok(());
+    }
     println!("The disks lie in {}. Press Ctrl-C to pull the plug.", run_dir.display());
     let mut typed = guest.keyboard()?;
     std::thread::spawn(move || {

@@ -82,6 +82,8 @@ pub struct StickLayout {
     pub root: Partition,
     /// Answer file and result; nothing when it is gone from the table.
     pub files: Option<Partition>,
+    /// Engine packs; nothing when the stick was made without any.
+    pub packs: Option<Partition>,
 }
 
 /// Finds the stick this system was started from, by the same rules as [`find`].
@@ -96,14 +98,16 @@ pub fn find_stick(partitions: &[Partition], loader: Option<&str>) -> Result<Stic
         esp: labels.needed("stick-esp")?,
         root: labels.needed("stick-root")?,
         files: labels.optional("stick-files")?,
+        packs: labels.optional("stick-packs")?,
     })
 }
 
 /// What user space is told of the stick.
 #[must_use]
 pub fn told(stick: &StickLayout) -> String {
-    let files = stick.files.as_ref().map_or_else(String::new, |part| format!("files={}\n", part.name));
-    format!("disk={}\nesp={}\nroot={}\n{files}", stick.disk, stick.esp.name, stick.root.name)
+    let line = |key: &str, part: &Option<Partition>| part.as_ref().map_or_else(String::new, |part| format!("{key}={}\n", part.name));
+    let more = line("files", &stick.files) + &line("packs", &stick.packs);
+    format!("disk={}\nesp={}\nroot={}\n{more}", stick.disk, stick.esp.name, stick.root.name)
 }
 
 /// Finds the boot disk: the one that holds the loader's partition, or without a word from the loader the only one with our system slots.
@@ -228,6 +232,8 @@ mod tests {
         assert!(matches!(find_stick(&all, Some("00000001-0000-4000-8000-000000000001")), Err(Unclear::Label { count: 0, .. })));
         assert!(matches!(find(&all, Some("00000002-0000-4000-8000-000000000002")), Err(Unclear::Label { count: 0, .. })));
         assert_eq!(find_stick(&all[5..], None).unwrap().disk, "sdb");
+        let with_packs = disk("sdb", 2, &["stick-files", "stick-esp", "stick-root", "stick-packs"]);
+        assert_eq!(told(&find_stick(&with_packs, None).unwrap()), "disk=sdb\nesp=sdb2\nroot=sdb3\nfiles=sdb1\npacks=sdb4\n");
     }
 
     #[test]

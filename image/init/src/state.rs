@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::mount::MsFlags;
-use warden_bootslot::durable;
 use warden_bootslot::entry::Slot;
 use warden_update_record::Fallback;
 
@@ -72,7 +71,7 @@ impl State {
         let path = Path::new(HERE).join("boot/unconfirmed");
         let before = std::fs::read_to_string(&path).ok().as_deref().and_then(Count::parse);
         let count = count::next(before, slot);
-        let written = std::fs::create_dir_all(Path::new(HERE).join("boot")).and_then(|()| durable::write(&path, count.render().as_bytes()));
+        let written = std::fs::create_dir_all(Path::new(HERE).join("boot")).and_then(|()| warden_durable::write(&path, count.render().as_bytes()));
         if let Err(error) = written {
             say::note(&format!("initrd: this start is not counted: {error}"));
         }
@@ -102,7 +101,7 @@ impl State {
                 std::fs::create_dir_all("/state/var").map_err(failed("/state/var"))?;
                 let own = format!("{HERE}/machine-id");
                 if !std::fs::read_to_string(&own).is_ok_and(|text| is_machine_id(text.trim())) {
-                    durable::write(Path::new(&own), new_machine_id()?.as_bytes()).map_err(failed(&own))?;
+                    warden_durable::write(Path::new(&own), new_machine_id()?.as_bytes()).map_err(failed(&own))?;
                 }
                 let target = format!("{NEW_ROOT}{HERE}");
                 mounts::shift(HERE, &target)?;

@@ -4,8 +4,14 @@
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::network::{self, Network};
+
 /// Name of the file on the stick's `WARDEN` partition.
 pub const FILE: &str = "answer.toml";
+/// Where an API key is made.
+const KEY: &str = "the console's page Keys (/ui/keys) makes a key and shows it once, there only";
+/// Where names and certificates are set.
+const TLS: &str = "the box makes its own certificate; the console's page Access (/ui/tls) takes the names it shall hold";
 /// No answer file is longer, in bytes.
 pub const MOST: usize = 64 * 1024;
 
@@ -40,6 +46,8 @@ pub struct Seed {
     pub hostname: Option<String>,
     /// First administrator.
     pub admin: Option<Admin>,
+    /// Settings of one wired port.
+    pub network: Option<Network>,
 }
 
 /// The first administrator.
@@ -61,7 +69,7 @@ impl std::fmt::Debug for Admin {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Bad {
     /// Too long to be one.
-    #[error("answer.toml has {0} bytes, at most {MOST} are read; write only the keys that are needed")]
+    #[error("answer.toml has {0} bytes or more, at most {MOST} are read; write only the keys that are needed")]
     Long(usize),
     /// Not text.
     #[error("answer.toml is not UTF-8 text; save it as plain text")]
@@ -70,8 +78,16 @@ pub enum Bad {
     #[error("answer.toml cannot be used: {0}; correct the file, docs/install.md lists every key")]
     Form(String),
     /// A key this version does not act on.
-    #[error("answer.toml asks for [{0}], which this version cannot set while installing; remove it and set it in the console afterwards")]
-    NotYet(&'static str),
+    #[error("answer.toml asks for [{key}], which is not set while installing; remove it: {place}")]
+    NotYet {
+        /// The key.
+        key: &'static str,
+        /// Where it is set afterwards.
+        place: &'static str,
+    },
+    /// Network settings that cannot work.
+    #[error("answer.toml: {0}")]
+    Network(String),
     /// Neither or both ways to name the disk.
     #[error("answer.toml must name the disk by exactly one of target.serial and target.wwn; it has {0} of them")]
     Selector(usize),
@@ -95,7 +111,7 @@ struct File {
     hostname: Option<String>,
     target: Target,
     admin: Option<AdminFile>,
-    network: Option<toml::Value>,
+    network: Option<network::Text>,
     tls: Option<toml::Value>,
     key: Option<toml::Value>,
 }
@@ -125,9 +141,9 @@ pub fn parse(bytes: &[u8]) -> Result<Answer, Bad> {
     // Editors of other systems like to begin a text with a byte order mark.
     let text = std::str::from_utf8(bytes).map_err(|_| Bad::Text)?.trim_start_matches('\u{feff}');
     let file: File = toml::from_str(text).map_err(|error| Bad::Form(one_line(&error.to_string())))?;
-    for (name, value) in [("network", &file.network), ("tls", &file.tls), ("key", &file.key)] {
+    for (key, value, place) in [("tls", &file.tls, TLS), ("key", &file.key, KEY)] {
         if value.is_some() {
-            return Err(Bad::NotYet(name));
+            return Err(Bad::NotYet { key, place });
         }
     }
     check("install_id", &file.install_id, is_id, "use 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-'")?;
@@ -164,7 +180,8 @@ pub fn parse(bytes: &[u8]) -> Result<Answer, Bad> {
             Some(Admin { username: admin.username, password_hash: admin.password_hash })
         }
     };
-    let seed = Seed { hostname: file.hostname, admin };
+    let network = file.network.map(network::check).transpose().map_err(|said| Bad::Network(said.trim_end_matches('.').to_owned()))?;
+    let seed = Seed { hostname: file.hostname, admin, network };
     Ok(Answer { install_id: file.install_id, reinstall: file.reinstall, target, enroll, seed })
 }
 
@@ -178,7 +195,8 @@ fn one_line(text: &str) -> String {
     kept.collect::<Vec<_>>().join(", ")
 }
 
-fn is_id(text: &str) -> bool {
+/// Whether a text can be the name of an installation.
+pub(crate) fn is_id(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
@@ -277,9 +295,20 @@ mod tests {
 
     #[test]
     fn a_setting_that_would_be_ignored_is_refused_with_a_sentence_of_its_own() {
-        for (name, more) in [("network", "[network]\naddress = '10.0.0.2/24'\n"), ("tls", "[tls]\nfile = 'x'\n"), ("key", "[key]\nname = 'x'\n")] {
-            assert_eq!(parse(format!("{GOOD}{more}").as_bytes()), Err(Bad::NotYet(name)));
+        for (name, more, place) in [("tls", "[tls]\nfile = 'x'\n", "/ui/tls"), ("key", "[key]\nname = 'x'\n", "/ui/keys")] {
+            let said = parse(format!("{GOOD}{more}").as_bytes()).unwrap_err().to_string();
+            assert!(said.contains(&format!("[{name}]")) && said.contains(place), "{said}");
         }
+    }
+
+    #[test]
+    fn network_settings_are_taken_whole_or_refused_with_their_reason() {
+        let answer = parse(format!("{GOOD}[network]\nport = 'enp3s0'\naddress = '192.0.2.10/24'\n").as_bytes()).unwrap();
+        assert_eq!(answer.seed.network.unwrap().fixed.unwrap().prefix, 24);
+        let said = parse(format!("{GOOD}[network]\nport = 'enp3s0'\naddress = '192.0.2.255/24'\n").as_bytes()).unwrap_err().to_string();
+        assert!(said.contains("broadcast"), "{said}");
+        let said = parse(format!("{GOOD}[network]\nport = 'enp3s0'\nvlan = 7\n").as_bytes()).unwrap_err().to_string();
+        assert!(said.contains("vlan"), "{said}");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //! mounted folders. The loader comes last, under its final name in one step: before it there is nothing a firmware could start.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use warden_bootslot::durable;
 use warden_bootslot::entry::{self, Slot};
+
+use crate::answer;
 
 /// The stick's own kernel image, which every slot gets too.
 const KERNEL: &str = "EFI/BOOT/BOOTX64.EFI";
@@ -17,7 +18,10 @@ const PARTS: &str = "install";
 const LOADER: &str = "EFI/BOOT/BOOTX64.EFI";
 /// Kept beside the boot files: who installed this disk.
 const RECORD: &str = "EFI/warden/installed.json";
-const KEYS: &str = "loader/keys/warden";
+/// No record is longer, in bytes.
+const LONGEST_RECORD: u64 = 64 * 1024;
+/// The boot loader hands a set of this name, and no other, to a firmware in setup mode without being asked.
+const KEYS: &str = "loader/keys/auto";
 
 /// The record on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +101,7 @@ pub fn activate(stick: &Path, esp: &Path, record: &Record, enroll: bool) -> io::
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        durable::write(&path, bytes)
+        warden_durable::write(&path, bytes)
     };
     let loader = fs::read(stick.join(PARTS).join("systemd-boot.efi"))?;
     let mut settings = entry::LOADER_SETTINGS.to_owned();
@@ -110,16 +114,21 @@ pub fn activate(stick: &Path, esp: &Path, record: &Record, enroll: bool) -> io::
     }
     put(RECORD, serde_json::to_string_pretty(record)?.as_bytes())?;
     put(LOADER, &loader)?;
-    durable::sync_folder(esp)
+    warden_durable::sync_folder(esp)
 }
 
-/// The record of a disk whose installation came to its end; nothing otherwise.
+/// The record of a disk whose installation came to its end; nothing otherwise. The disk may be anybody's: a name that no installation
+/// can have counts as none.
 #[must_use]
 pub fn record(esp: &Path) -> Option<Record> {
     if !esp.join(LOADER).is_file() {
         return None;
     }
-    serde_json::from_slice(&fs::read(esp.join(RECORD)).ok()?).ok()
+    let mut text = Vec::new();
+    File::open(esp.join(RECORD)).ok()?.take(LONGEST_RECORD).read_to_end(&mut text).ok()?;
+    let record: Record = serde_json::from_slice(&text).ok()?;
+    let named = record.install_id.filter(|id| answer::is_id(id));
+    Some(Record { install_id: named, ..record })
 }
 
 #[cfg(test)]
@@ -166,6 +175,18 @@ mod tests {
         assert_eq!(record(esp.path()).unwrap().install_id.as_deref(), Some("one"));
         assert_eq!(fs::read_to_string(esp.path().join(LOADER)).unwrap(), "install/systemd-boot.efi");
         fs::remove_file(esp.path().join(LOADER)).unwrap();
+        assert_eq!(record(esp.path()), None);
+    }
+
+    #[test]
+    fn what_a_foreign_disk_calls_its_installation_is_not_shown_when_it_is_no_name() {
+        let (stick, esp) = (stick(), tempfile::tempdir().unwrap());
+        for id in ["one\nInstalled: take the stick out", "\u{1b}[2J", "a b", "", &"x".repeat(65)] {
+            activate(stick.path(), esp.path(), &record_of(id), false).unwrap();
+            assert_eq!(record(esp.path()).unwrap().install_id, None, "{id:?}");
+        }
+        let endless = format!("{{\"install_id\": \"one\", \"version\": \"{}\", \"at\": \"\"}}", "9".repeat(1 << 20));
+        fs::write(esp.path().join(RECORD), endless).unwrap();
         assert_eq!(record(esp.path()), None);
     }
 

@@ -149,6 +149,12 @@ pub fn decide<'a>(disks: &'a [Disk], answer: &Answer, needed: Bytes) -> Result<&
     Ok(disk)
 }
 
+/// Whether an answer that is refused was carried out before and still holds its secrets: they are no use to anybody but a finder.
+#[must_use]
+pub fn left_over(refusal: &Refusal, answer: &Answer) -> bool {
+    matches!(refusal, Refusal::Done { .. }) && answer.seed.admin.is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -233,6 +239,18 @@ mod tests {
         // An installation that was cut short carries no id and is begun anew.
         let cut = [Disk { holds: Holds::Warden { install_id: None }, ..disk("sda", "A") }];
         assert!(decide(&cut, &by_serial("A"), NEEDED).is_ok());
+    }
+
+    #[test]
+    fn secrets_that_a_power_cut_left_on_the_stick_go_at_its_next_start_and_unused_ones_stay() {
+        use crate::answer::Admin;
+        let admin = Some(Admin { username: "ops".into(), password_hash: "$argon2id$x".into() });
+        let with = Answer { seed: Seed { admin, ..Seed::default() }, ..by_serial("A") };
+        let installed = [Disk { holds: Holds::Warden { install_id: Some("one".into()) }, ..disk("sda", "A") }];
+        assert!(left_over(&decide(&installed, &with, NEEDED).unwrap_err(), &with));
+        assert!(!left_over(&decide(&installed, &by_serial("A"), NEEDED).unwrap_err(), &by_serial("A")), "there is nothing to remove");
+        let elsewhere = [Disk { holds: Holds::Warden { install_id: Some("one".into()) }, ..disk("sda", "B") }];
+        assert!(!left_over(&decide(&elsewhere, &with, NEEDED).unwrap_err(), &with), "the disk meant is not there");
     }
 
     proptest! {

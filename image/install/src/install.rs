@@ -9,6 +9,7 @@ use warden_domain::{Problem, ProblemKind, clock};
 
 use crate::answer::Seed;
 use crate::boot_files::{self, Record};
+use crate::data::{self, Accounts, Fault};
 use crate::disk::Disk;
 use crate::layout::{self, Layout};
 use crate::mounts::Mounted;
@@ -35,6 +36,8 @@ pub struct Job<'a> {
     pub install_id: Option<String>,
     /// Settings for the first start.
     pub seed: &'a Seed,
+    /// System's name of the port that the seed's network settings mean.
+    pub port: Option<String>,
     /// Have the firmware take our keys.
     pub enroll: bool,
 }
@@ -44,7 +47,9 @@ pub struct Job<'a> {
 /// # Errors
 /// What failed, beside the steps as they stood; the disk does not start then.
 pub fn run(job: &Job, tell: &mut dyn FnMut(&Steps)) -> (Steps, Result<(), Problem>) {
-    let mut work = Work { steps: plan::steps(), tell };
+    let kernel = Kernel::default();
+    let still = || if kernel.is_still(job.disk) { Ok(()) } else { Err(swapped(job.disk)) };
+    let mut work = Work { steps: plan::steps(), tell, still: &still };
     let result = work.all(job);
     if let Err(problem) = &result {
         work.steps.fail(problem, clock::now());
@@ -56,6 +61,8 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(&Steps)) -> (Steps, Result<(), Proble
 struct Work<'a> {
     steps: Steps,
     tell: &'a mut dyn FnMut(&Steps),
+    /// Whether the disk's name still stands for the disk that was chosen. Asked before each step, since each opens it by its name.
+    still: &'a dyn Fn() -> Result<(), Problem>,
 }
 
 /// The partitions of the new disk, by kernel name.
@@ -63,6 +70,7 @@ struct Parts {
     esp: String,
     root: [String; 2],
     state: String,
+    data: String,
 }
 
 const LABELS: [&str; 2] = ["warden-root-a", "warden-root-b"];
@@ -71,6 +79,7 @@ impl Work<'_> {
     fn step<T>(&mut self, key: &str, work: impl FnOnce(&mut Self) -> Result<T, Problem>) -> Result<T, Problem> {
         self.steps.begin(key, clock::now());
         (self.tell)(&self.steps);
+        (self.still)()?;
         let done = work(self)?;
         self.steps.finish(key, clock::now());
         (self.tell)(&self.steps);
@@ -90,9 +99,22 @@ impl Work<'_> {
             if length > slot {
                 return Err(stick_fault(&format!("its system of {length} does not fit into a slot of {slot}")));
             }
+            if job.manifest.carried().0 > 0 {
+                let packs = packs(job)?;
+                if let Some(lacking) = data::lacking(packs.path(), job.manifest.files()) {
+                    return Err(stick_fault(&lacking));
+                }
+                packs.close()?;
+            }
             boot_files::pairs(job.boot, job.enroll).map_err(|error| stick_fault(&error.to_string()))
         })?;
-        self.step("clear", |_| write::clear_ends(Path::new(&device), job.disk.size).map_err(|error| disk_fault(job.disk, "clearing it", &error)))?;
+        self.step("clear", |work| {
+            let fault = |error| disk_fault(job.disk, "clearing it", &error);
+            let held = write::hold(Path::new(&device)).map_err(fault)?;
+            // Once more with the disk in hand: what is open now stays the same disk whatever is plugged in.
+            (work.still)()?;
+            write::clear_ends(&held, job.disk.size).map_err(fault)
+        })?;
         let parts = self.step("partition", |_| {
             tools::partition(&device, layout::FOLDER)?;
             tools::settle();
@@ -122,11 +144,11 @@ impl Work<'_> {
         })?;
         self.step("state", |_| {
             let state = Mounted::new(&parts.state, "ext4", "state", true)?;
-            let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-            let owner = seed::account(&passwd, "warden").ok_or_else(|| stick_fault("its system has no user warden"))?;
-            seed::fill(state.path(), job.seed, owner)?;
+            let owner = seed::account(&accounts().passwd, "warden").ok_or_else(|| stick_fault("its system has no user warden"))?;
+            seed::fill(state.path(), job.seed, job.port.as_deref(), owner)?;
             state.close()
         })?;
+        self.step("data", |work| work.fill_data(job, &parts))?;
         self.step("verify", |work| work.verify(job, &parts, &pairs))?;
         self.step("activate", |_| {
             let record = Record { install_id: job.install_id.clone(), version: job.manifest.version.clone(), at: clock::now().to_string() };
@@ -136,9 +158,29 @@ impl Work<'_> {
         })
     }
 
+    fn fill_data(&mut self, job: &Job, parts: &Parts) -> Result<(), Problem> {
+        let total = job.manifest.carried();
+        let on = Mounted::new(&parts.data, "ext4", "data", true)?;
+        // Without packs nothing is read from there.
+        let packs = if total.0 > 0 { Some(packs(job)?) } else { None };
+        let source = packs.as_ref().map_or_else(|| job.boot, |packs| packs.path());
+        let filled = data::fill(on.path(), source, job.manifest.files(), &accounts(), |done| self.advance("data", done, total));
+        filled.map_err(|fault| match fault {
+            Fault::Account(name) => stick_fault(&format!("its system has no {name}")),
+            Fault::Stick(said) => stick_fault(&said),
+            Fault::Disk(error) => disk_fault(job.disk, "writing the engine packs", &error),
+        })?;
+        if let Some(packs) = packs {
+            packs.close()?;
+        }
+        on.close()
+    }
+
     fn verify(&mut self, job: &Job, parts: &Parts, pairs: &[(std::path::PathBuf, std::path::PathBuf)]) -> Result<(), Problem> {
         tools::check_fat(&format!("/dev/{}", parts.esp))?;
-        tools::check_ext4(&format!("/dev/{}", parts.state))?;
+        for part in [&parts.state, &parts.data] {
+            tools::check_ext4(&format!("/dev/{part}"))?;
+        }
         let esp = Mounted::new(&parts.esp, "vfat", "esp", false)?;
         let differs =
             boot_files::difference(job.boot, esp.path(), pairs).map_err(|error| disk_fault(job.disk, "reading the boot files back", &error))?;
@@ -146,10 +188,17 @@ impl Work<'_> {
         if let Some(file) = differs {
             return Err(damaged(job.disk, &file.display().to_string()));
         }
-        let length = job.manifest.root();
+        let (length, carried) = (job.manifest.root(), job.manifest.carried());
+        let total = Bytes(length.0 + carried.0);
+        let on = Mounted::new(&parts.data, "ext4", "data", false)?;
+        let read = data::difference(on.path(), job.manifest.files(), |done| self.advance("verify", done, total));
+        if let Some(file) = read.map_err(|error| disk_fault(job.disk, "reading the engine packs back", &error))? {
+            return Err(damaged(job.disk, &file));
+        }
+        on.close()?;
         let slots = parts.root.each_ref().map(|part| Region::device(format!("/dev/{part}")));
         let source = format!("/dev/{}", job.stick.root);
-        let read = write::difference(Path::new(&source), &slots, length, |done| self.advance("verify", done, length));
+        let read = write::difference(Path::new(&source), &slots, length, |done| self.advance("verify", Bytes(carried.0 + done.0), total));
         match read.map_err(|error| disk_fault(job.disk, "reading both slots back", &error))?.and_then(|n| LABELS.get(n)) {
             Some(label) => Err(damaged(job.disk, label)),
             None => Ok(()),
@@ -166,7 +215,24 @@ fn find(disk: &str) -> Result<Parts, Problem> {
                 .hint("Start the machine from the stick again.")
         })
     };
-    Ok(Parts { esp: of("warden-esp")?, root: [of(LABELS[0])?, of(LABELS[1])?], state: of("warden-state")? })
+    Ok(Parts { esp: of("warden-esp")?, root: [of(LABELS[0])?, of(LABELS[1])?], state: of("warden-state")?, data: of(layout::DATA)? })
+}
+
+/// The stick's partition of engine packs.
+fn packs(job: &Job) -> Result<Mounted, Problem> {
+    let part = job.stick.packs.as_ref().ok_or_else(|| stick_fault("it names engine packs and has no partition with them"))?;
+    Mounted::new(part, "squashfs", "packs", false)
+}
+
+/// The accounts of the system that runs here, which is the one that is installed.
+fn accounts() -> Accounts {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    Accounts { passwd: read("/etc/passwd"), group: read("/etc/group") }
+}
+
+fn swapped(disk: &Disk) -> Problem {
+    Problem::new(ProblemKind::Conflict, format!("Now {} is gone, or another disk stands in its place; that one was not written to.", disk.called()))
+        .hint("Leave the disks plugged in, and install again.")
 }
 
 fn disk_fault(disk: &Disk, doing: &str, error: &std::io::Error) -> Problem {

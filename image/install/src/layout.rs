@@ -11,6 +11,10 @@ use warden_domain::units::Bytes;
 pub const FOLDER: &str = "/usr/lib/warden/repart.d";
 /// Partitions begin at multiples of this.
 const GRAIN: u64 = 1 << 20;
+/// Label of the partition that takes the rest of a disk.
+pub const DATA: &str = "warden-data";
+/// What an ext4 of that partition's size keeps for itself, generously: journal, tables.
+const FILE_SYSTEM: u64 = 256 << 20;
 
 /// One partition to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +124,17 @@ impl Layout {
         Bytes(parts.saturating_add(2 * GRAIN))
     }
 
+    /// The least size of a disk whose data partition also takes `carried` bytes of engine packs, with room for its file system.
+    #[must_use]
+    pub fn needed_for(&self, carried: Bytes) -> Bytes {
+        if carried.0 == 0 {
+            return self.needed();
+        }
+        let data = carried.0.saturating_add(carried.0 / 10).saturating_add(FILE_SYSTEM);
+        let more = data.saturating_sub(self.size_of(DATA).unwrap_or_default().0).next_multiple_of(GRAIN);
+        Bytes(self.needed().0.saturating_add(more))
+    }
+
     /// The least size of a partition by its label.
     #[must_use]
     pub fn size_of(&self, label: &str) -> Option<Bytes> {
@@ -172,6 +187,14 @@ mod tests {
         for text in ["", "G", "4 G", "4g", "+4G", "99999999999T", "4.5G"] {
             assert_eq!(size(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_disk_must_also_take_the_engines_of_the_stick() {
+        let layout = Layout::read(&tree()).unwrap();
+        assert_eq!(layout.needed_for(Bytes(0)), layout.needed());
+        assert_eq!(layout.needed_for(Bytes(4 << 30)), layout.needed(), "8 GiB of data hold them");
+        assert_eq!(layout.needed_for(Bytes(20 << 30)), Bytes(layout.needed().0 + (14 << 30) + (256 << 20)));
     }
 
     proptest! {

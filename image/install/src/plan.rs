@@ -4,14 +4,15 @@ use warden_domain::steps::{Progress, StepState, Steps};
 use warden_domain::units::Bytes;
 
 /// Key, title and share of the whole in percent of each step, in their order. The disk becomes bootable by the last one alone.
-pub const PLAN: [(&str, &str, u64); 9] = [
+pub const PLAN: [(&str, &str, u64); 10] = [
     ("check", "Check disk and stick", 1),
     ("clear", "Make the disk unbootable", 1),
     ("partition", "Partition and format", 6),
-    ("write-root-a", "Write system slot A", 38),
-    ("write-root-b", "Write system slot B", 28),
+    ("write-root-a", "Write system slot A", 35),
+    ("write-root-b", "Write system slot B", 26),
     ("boot-files", "Copy the boot files", 4),
     ("state", "Write identity and settings", 2),
+    ("data", "Write folders and engine packs", 5),
     ("verify", "Read everything back and compare", 18),
     ("activate", "Make the disk bootable", 2),
 ];

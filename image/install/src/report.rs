@@ -9,6 +9,8 @@ use crate::disk::DiskReport;
 
 /// Name of the file on the stick's `WARDEN` partition.
 pub const FILE: &str = "result.json";
+/// No result file is longer, in bytes; a longer one is not looked into.
+pub const MOST: usize = 256 * 1024;
 /// Earlier outcomes that are kept.
 const KEPT: usize = 10;
 
@@ -33,6 +35,8 @@ pub struct Report {
     pub at: Timestamp,
     /// Version of the installer and of what it installs.
     pub version: String,
+    /// The engines the stick brings; empty when it carries none, and the box then cannot run a model.
+    pub engines: Vec<String>,
     /// The installation's name, when an answer file gave one.
     pub install_id: Option<String>,
     /// The disk, when one was found.
@@ -67,7 +71,16 @@ mod tests {
     fn report(outcome: Outcome) -> Report {
         let failure = (outcome != Outcome::Installed).then(|| "A sentence.".to_owned());
         let steps = Some(crate::plan::steps());
-        Report { outcome, at: Timestamp::UNIX_EPOCH, version: "1".into(), install_id: Some("one".into()), disk: None, steps, failure }
+        Report {
+            outcome,
+            at: Timestamp::UNIX_EPOCH,
+            version: "1".into(),
+            engines: Vec::new(),
+            install_id: Some("one".into()),
+            disk: None,
+            steps,
+            failure,
+        }
     }
 
     #[test]

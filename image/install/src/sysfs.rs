@@ -45,10 +45,25 @@ impl Kernel {
         names.into_iter().filter_map(|name| self.disk(name, own, look, id)).collect()
     }
 
+    /// One whole device by its kernel name; also one that is no disk of the machine, such as a loop device, since somebody named it.
+    #[must_use]
+    pub fn named(&self, name: &str, look: &dyn Fn(&str) -> Option<bool>) -> Option<Disk> {
+        let whole = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+        if whole { self.read(name.to_owned(), None, look, &|_| None) } else { None }
+    }
+
     fn disk(&self, name: String, own: Option<&str>, look: &dyn Fn(&str) -> Option<bool>, id: &dyn Fn(&str) -> Option<String>) -> Option<Disk> {
         let folder = self.sys.join("block").join(&name);
+        if !folder.join("device").exists() || word(&folder.join("hidden")).as_deref() == Some("1") {
+            return None;
+        }
+        self.read(name, own, look, id)
+    }
+
+    fn read(&self, name: String, own: Option<&str>, look: &dyn Fn(&str) -> Option<bool>, id: &dyn Fn(&str) -> Option<String>) -> Option<Disk> {
+        let folder = self.sys.join("block").join(&name);
         let size = Bytes(word(&folder.join("size"))?.parse::<u64>().ok()?.checked_mul(512)?);
-        if size.0 == 0 || !folder.join("device").exists() || word(&folder.join("hidden")).as_deref() == Some("1") {
+        if size.0 == 0 {
             return None;
         }
         let parts = self.partitions(&name);
@@ -72,6 +87,15 @@ impl Kernel {
             holds,
             name,
         })
+    }
+
+    /// Whether the disk that now stands under that name is the one that was looked at before. Names are given anew when disks are pulled
+    /// and plugged in.
+    #[must_use]
+    pub fn is_still(&self, disk: &Disk) -> bool {
+        let folder = self.sys.join("block").join(&disk.name);
+        let size = word(&folder.join("size")).and_then(|text| text.parse::<u64>().ok()?.checked_mul(512));
+        size == Some(disk.size.0) && serial(&folder) == disk.serial && wwn(&folder) == disk.wwn && model(&folder) == disk.model
     }
 
     /// The partitions of a disk in their order.
@@ -116,8 +140,12 @@ fn list(folder: &Path) -> Vec<String> {
 
 /// The text of a one-word file; nothing when it is empty.
 fn word(path: &Path) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    let text: String = String::from_utf8_lossy(&bytes).chars().filter(|letter| !letter.is_control()).collect();
+    printable(&fs::read(path).ok()?)
+}
+
+/// What a device says of itself, as one printable word; nothing when that is empty.
+fn printable(bytes: &[u8]) -> Option<String> {
+    let text: String = String::from_utf8_lossy(bytes).chars().filter(|letter| !letter.is_control()).collect();
     let text = text.trim().to_owned();
     (!text.is_empty()).then_some(text)
 }
@@ -139,8 +167,7 @@ fn serial(folder: &Path) -> Option<String> {
     usb_serial(folder).or_else(|| word(&folder.join("serial"))).or_else(|| word(&folder.join("device/serial"))).or_else(|| {
         let page = fs::read(folder.join("device/vpd_pg80")).ok()?;
         let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
-        let text = String::from_utf8_lossy(page.get(4..4 + length)?).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned();
-        (!text.is_empty()).then_some(text)
+        printable(page.get(4..4 + length)?)
     })
 }
 
@@ -208,6 +235,29 @@ mod tests {
         );
         assert!(found[1].own_stick && !found[0].own_stick && found[0].read_only);
         assert_eq!(found[1].size, Bytes(1 << 30));
+    }
+
+    #[test]
+    fn a_disk_that_took_the_name_of_another_is_not_mistaken_for_it() {
+        let files = |first: &'static str, second: &'static str| {
+            [
+                ("block/sda/size", "8388608\n"),
+                ("block/sda/device/model", "Disk 1\n"),
+                ("block/sda/device/serial", first),
+                ("block/sdb/size", "8388608\n"),
+                ("block/sdb/device/model", "Disk 1\n"),
+                ("block/sdb/device/serial", second),
+            ]
+        };
+        let (_folder, kernel) = machine(&files("ONE\n", "TWO\n"));
+        let chosen = disks(&kernel, None).remove(1);
+        assert!(kernel.is_still(&chosen));
+        let (_folder, swapped) = machine(&files("TWO\n", "ONE\n"));
+        assert!(!swapped.is_still(&chosen));
+        fs::write(kernel.sys.join("block/sdb/size"), "8388600\n").unwrap();
+        assert!(!kernel.is_still(&chosen), "another size is another disk");
+        fs::remove_dir_all(kernel.sys.join("block/sdb")).unwrap();
+        assert!(!kernel.is_still(&chosen));
     }
 
     #[test]

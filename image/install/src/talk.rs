@@ -7,7 +7,7 @@ use warden_install::report::Outcome;
 use warden_install::secureboot::Posture;
 use warden_install::terminal::Screens;
 
-use crate::Bench;
+use crate::{Bench, Wishes};
 
 /// Shows the disks with the numbers by which they are chosen.
 pub(crate) fn show(screens: &mut Screens, disks: &[Disk]) {
@@ -41,7 +41,7 @@ pub(crate) fn talk(bench: &Bench, screens: &mut Screens) {
             screens.say(&format!("There is no disk {typed:?} in the list."));
             continue;
         };
-        if let Err(refusal) = choose::admit(disk, bench.layout.needed()) {
+        if let Err(refusal) = choose::admit(disk, bench.needed()) {
             screens.say(&format!("Refused: {refusal}. Nothing was written to any disk."));
             continue;
         }
@@ -69,7 +69,8 @@ fn install(bench: &Bench, screens: &mut Screens, disk: &Disk) -> bool {
         screens.say("firmware is signed by others (some graphics and network cards) then show nothing before the system starts.");
         screens.ask("Type KEYS to have them taken at the first start, or Enter to leave it as it is: ").is_some_and(|typed| typed == "KEYS")
     };
-    let (steps, result) = bench.install(screens, disk, None, &Seed::default(), enroll);
+    let wishes = Wishes { install_id: None, seed: Seed::default(), port: None, enroll };
+    let (steps, result) = bench.install(screens, disk, wishes);
     let outcome = if result.is_ok() { Outcome::Installed } else { Outcome::Failed };
     let failure = result.as_ref().err().map(warden_domain::Problem::full_text);
     if let Err(problem) = bench.leave(&bench.report(outcome, None, Some(disk), Some(steps), failure), None) {

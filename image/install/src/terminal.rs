@@ -38,6 +38,7 @@ impl Screens {
     }
 
     fn show(&mut self, text: &str) {
+        let text = printable(text);
         for screen in &mut self.open {
             // A screen that is gone must not stop an installation.
             let _ = screen.file.write_all(text.as_bytes()).and_then(|()| screen.file.flush());
@@ -67,6 +68,16 @@ impl Screens {
     }
 }
 
+/// Text without anything that steers a terminal: disks, sticks and files name themselves, and no name may paint over the screen or turn
+/// its letters around.
+fn printable(text: &str) -> String {
+    let steers = |letter: char| {
+        (letter.is_control() && letter != '\n')
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars().filter(|letter| !steers(*letter)).collect()
+}
+
 impl Screen {
     fn read(&mut self) -> Option<String> {
         let mut bytes = [0; 256];
@@ -94,4 +105,15 @@ fn screen(path: &Path) -> std::io::Result<Screen> {
     tcsetattr(&file, SetArg::TCSANOW, &settings)?;
     fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
     Ok(Screen { file, typed: Vec::new(), deaf: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_disk_or_file_steers_the_screen() {
+        let said = printable("1  Disk\u{1b}[2J\u{1b}[1;1HInstalled\r\u{202e}KSID\u{7}\u{9b}2K\nnext");
+        assert_eq!(said, "1  Disk[2J[1;1HInstalledKSID2K\nnext");
+    }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+use sha2::{Digest, Sha256};
 use warden_domain::units::Bytes;
 
 /// Copied and compared at once, in bytes; a multiple of [`BLOCK`].
@@ -86,6 +87,23 @@ pub fn difference(source: &Path, copies: &[Region], length: Bytes, mut progress:
     Ok(None)
 }
 
+/// The SHA-256 in lower-case hex of the first `length` bytes of a file, read from the medium and not from memory.
+///
+/// # Errors
+/// What the system says; a file that ends early is `UnexpectedEof`.
+pub fn hash(path: &Path, length: Bytes, mut progress: impl FnMut(Bytes)) -> io::Result<String> {
+    let file = (open_past_cache(path)?, 0);
+    let (mut buffer, mut hash, mut done) = (Aligned::new(), Sha256::new(), 0u64);
+    while done < length.0 {
+        let wanted = usize::try_from(length.0 - done).unwrap_or(CHUNK).min(CHUNK);
+        let part = buffer.read(&file, done, wanted)?;
+        hash.update(part);
+        done += part.len() as u64;
+        progress(Bytes(done));
+    }
+    Ok(hex::encode(hash.finalize()))
+}
+
 /// A buffer at a place in memory that reads past the cache ask for.
 struct Aligned {
     space: Vec<u8>,
@@ -130,18 +148,25 @@ fn open_past_cache(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a disk so that nobody else can use it meanwhile.
+///
+/// # Errors
+/// What the system says; `ResourceBusy` when somebody uses the disk.
+pub fn hold(disk: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(OFlag::O_EXCL.bits()).open(disk)
+}
+
 /// Overwrites the first and the last MiB of a disk with zeros and puts them on the medium: both copies of its partition table are gone,
 /// and with them everything a firmware could start.
 ///
 /// # Errors
-/// What the system says; `ResourceBusy` when somebody uses the disk.
-pub fn clear_ends(disk: &Path, size: Bytes) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).custom_flags(OFlag::O_EXCL.bits()).open(disk)?;
+/// What the system says.
+pub fn clear_ends(disk: &File, size: Bytes) -> io::Result<()> {
     let zeros = vec![0u8; 1 << 20];
     for at in [0, size.0.saturating_sub(zeros.len() as u64)] {
-        file.write_all_at(&zeros, at)?;
+        disk.write_all_at(&zeros, at)?;
     }
-    file.sync_all()
+    disk.sync_all()
 }
 
 /// Whether the first MiB of a disk is blank; nothing when it cannot be read.
@@ -195,6 +220,15 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_is_that_of_exactly_the_length_asked_for() {
+        let (_folder, source, _, content) = bench((5 << 20) + 17);
+        for length in [0, 1, 4096, (5 << 20) + 17] {
+            assert_eq!(hash(&source, Bytes(length as u64), |_| ()).unwrap(), hex::encode(Sha256::digest(&content[..length])));
+        }
+        assert_eq!(hash(&source, Bytes(6 << 20), |_| ()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
     fn a_source_or_slot_that_ends_early_is_an_error_and_not_a_short_copy() {
         let (_folder, source, disk, _) = bench(1 << 20);
         let slot = Region { path: disk, offset: 63 << 20 };
@@ -209,7 +243,7 @@ mod tests {
         let disk = folder.path().join("disk");
         std::fs::write(&disk, vec![7u8; 4 << 20]).unwrap();
         assert_eq!(is_blank(&disk), Some(false));
-        clear_ends(&disk, Bytes(4 << 20)).unwrap();
+        clear_ends(&hold(&disk).unwrap(), Bytes(4 << 20)).unwrap();
         let after = std::fs::read(&disk).unwrap();
         assert!(after[..1 << 20].iter().chain(&after[3 << 20..]).all(|b| *b == 0));
         assert!(after[1 << 20..3 << 20].iter().all(|b| *b == 7));

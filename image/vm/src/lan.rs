@@ -1,14 +1,23 @@
 //! A local network for containers: a network space of its own on this machine, in which a test plays the router, other machines and
-//! the clients. A container is plugged in by one end of a virtual cable.
+//! the clients. A container is plugged in by one end of a virtual cable, as it starts ([`Lan::plug`]) or while it runs ([`Lan::beside`]).
 //!
-//! In go addresses; out come programs that run as if on a machine of that network. The space goes away with its owner.
+//! In go addresses; out come closures and programs that run as if on a machine of that network, and so see the container through its
+//! addresses and its packet filter. The space goes away with its owner, the cable with it.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::VmError;
+use nix::sched::{CloneFlags, setns};
+
+use crate::{Container, VmError};
+
+/// The container's end of a cable that was put in while it ran.
+pub const INTERFACE: &str = "lan0";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -20,6 +29,13 @@ pub struct Lan {
 }
 
 impl Lan {
+    /// The container's addresses on a network of [`Lan::beside`].
+    pub const BOX_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+    /// The same for IPv6.
+    pub const BOX_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+    /// The neighbour's.
+    pub const NEIGHBOUR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
     /// An empty network.
     ///
     /// # Errors
@@ -31,6 +47,22 @@ impl Lan {
         let lan = Self { space: format!("wardn-{pid}-{number}"), cable: format!("wl{:x}n{number:x}", pid & 0xff_ffff) };
         ip(&["netns", "add", &lan.space])?;
         ip(&["-n", &lan.space, "link", "set", "lo", "up"])?;
+        Ok(lan)
+    }
+
+    /// A network of two with a running container: both ends of the cable are up and the neighbour has its addresses. Those of the container
+    /// are set by what is inside.
+    ///
+    /// # Errors
+    /// As [`Lan::new`].
+    pub fn beside(container: &Container) -> Result<Self, VmError> {
+        let lan = Self::new()?;
+        lan.ip(&["link", "add", "CABLE", "type", "veth", "peer", "name", INTERFACE, "netns", &container.init_pid().to_string()])?;
+        lan.ip(&["addr", "add", &format!("{}/24", Self::NEIGHBOUR_V4), "dev", "CABLE"])?;
+        lan.ip(&["addr", "add", "fd77::1/64", "dev", "CABLE", "nodad"])?;
+        lan.ip(&["link", "set", "CABLE", "up"])?;
+        lan.ip(&["route", "add", "224.0.0.0/4", "dev", "CABLE"])?;
+        container.ip(&["link", "set", INTERFACE, "up"])?;
         Ok(lan)
     }
 
@@ -88,6 +120,15 @@ impl Lan {
         }
         child.wait_with_output().map_err(start)
     }
+
+    /// Runs a closure on the network: sockets that it opens and programs that it starts are on the neighbour. It runs in a thread of its own;
+    /// threads that the closure starts are on that host too.
+    ///
+    /// # Errors
+    /// The network is gone, or what the closure says.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T, VmError> + Send) -> Result<T, VmError> {
+        within(&format!("/run/netns/{}", self.space), work)
+    }
 }
 
 impl Drop for Lan {
@@ -97,14 +138,65 @@ impl Drop for Lan {
     }
 }
 
+fn within<T: Send>(network: &str, work: impl FnOnce() -> Result<T, VmError> + Send) -> Result<T, VmError> {
+    let namespace = File::open(network).map_err(VmError::io("cannot open a network", network))?;
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            setns(&namespace, CloneFlags::CLONE_NEWNET)
+                .map_err(|error| VmError::io("cannot enter a network", network)(error.into()))
+                .and_then(|()| work())
+        });
+        worker.join().unwrap_or_else(|_| Err(VmError::io("the work ended early in", network)(io::Error::other("it panicked"))))
+    })
+}
+
+impl Container {
+    /// Runs a closure in the container's own network: sockets that it opens belong to the container.
+    ///
+    /// # Errors
+    /// The container is gone, or what the closure says.
+    pub fn within_network<T: Send>(&self, work: impl FnOnce() -> Result<T, VmError> + Send) -> Result<T, VmError> {
+        within(&format!("/proc/{}/ns/net", self.init_pid()), work)
+    }
+
+    /// Gives an interface of the container an address (`10.0.0.2/24`).
+    ///
+    /// # Errors
+    /// `ip` is missing or refuses.
+    pub fn add_address(&self, interface: &str, address: &str) -> Result<(), VmError> {
+        let family: Result<IpAddr, _> = address.split('/').next().unwrap_or_default().parse();
+        let mut words = vec!["addr", "add", address, "dev", interface];
+        if matches!(family, Ok(IpAddr::V6(_))) {
+            words.push("nodad");
+        }
+        self.ip(&words)
+    }
+
+    /// Runs the host's `ip` in the container's network.
+    ///
+    /// # Errors
+    /// `ip` is missing or refuses.
+    pub fn ip(&self, words: &[&str]) -> Result<(), VmError> {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.init_pid().to_string(), "--net", "--", "ip"]).args(words);
+        done(command, words)
+    }
+}
+
 fn ip(arguments: &[&str]) -> Result<(), VmError> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output().map_err(|source| VmError::Start {
+    let mut command = Command::new("ip");
+    command.args(arguments);
+    done(command, arguments)
+}
+
+fn done(mut command: Command, words: &[&str]) -> Result<(), VmError> {
+    let output = command.stdin(Stdio::null()).output().map_err(|source| VmError::Start {
         program: "ip".into(),
         source,
-        way_out: "install the Debian package iproute2 and run as root",
+        way_out: "install the Debian packages iproute2 and util-linux and run as root",
     })?;
     if output.status.success() {
         return Ok(());
     }
-    Err(VmError::Failed { program: format!("ip {}", arguments.join(" ")), said: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+    Err(VmError::Failed { program: format!("ip {}", words.join(" ")), said: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
 }

@@ -1,9 +1,10 @@
 //! Lays a bundle's targets into a folder of the box: under a temporary name while they come, under their digest once they are verified and on
 //! the medium. What was there complete before is not written again.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use warden_durable::Coming;
 use warden_trust::{Digest, Entry, PartCheck};
 
 use crate::fault::BundleError;
@@ -38,7 +39,7 @@ pub fn receive<S: Source>(
                 _ => false,
             };
             if !there {
-                take(opened, folder, &path)?;
+                take(opened, &path)?;
             }
             all.push(Received { digest, path });
         }
@@ -47,19 +48,8 @@ pub fn receive<S: Source>(
     Ok(all)
 }
 
-fn take<S: Source>(opened: &mut Opened<S>, folder: &Path, path: &Path) -> Result<(), BundleError> {
-    let coming = path.with_extension("part");
-    let written = File::create(&coming).map_err(BundleError::io(format!("{} cannot be made", coming.display()))).and_then(|mut file| {
-        opened.copy_to(&mut file)?;
-        file.sync_all().map_err(BundleError::io(format!("{} cannot be written", coming.display())))
-    });
-    let placed = written.and_then(|()| {
-        fs::rename(&coming, path)
-            .and_then(|()| File::open(folder)?.sync_all())
-            .map_err(BundleError::io(format!("{} cannot be put in place", path.display())))
-    });
-    if placed.is_err() {
-        let _ = fs::remove_file(&coming);
-    }
-    placed
+fn take<S: Source>(opened: &mut Opened<S>, path: &Path) -> Result<(), BundleError> {
+    let mut coming = Coming::new(path).map_err(BundleError::io(format!("{} cannot be made", path.display())))?;
+    opened.copy_to(coming.file())?;
+    coming.place().map_err(BundleError::io(format!("{} cannot be put in place", path.display())))
 }

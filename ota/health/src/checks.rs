@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn each_failure_alone_is_told_by_its_own_name() {
-        let breaks: Vec<(&str, Box<dyn Fn(&mut Facts)>, &str)> = vec![
+        type Break = (&'static str, Box<dyn Fn(&mut Facts)>, &'static str);
+        let breaks: Vec<Break> = vec![
             ("slot", Box::new(|f| f.slot = Some(Slot::A)), "Slot a runs"),
             ("slot", Box::new(|f| f.slot = None), "names no slot"),
             ("verity", Box::new(|f| f.verity = Ok(false)), "not verified"),
@@ -325,7 +326,11 @@ mod tests {
             ("page", Box::new(|f| f.consoles[0].form = Ok(false)), "no form"),
             ("gpus", Box::new(|f| f.gpus = Ok(Gpus { count: 1, driver: Some("560.1".into()) })), "2 GPUs were there"),
             ("gpus", Box::new(|f| f.gpus = Ok(Gpus { count: 2, driver: None })), "not loaded"),
-            ("models", Box::new(|f| f.models[0].token = Err("it is loading".into())), "tiny served before the update and gives no token: it is loading"),
+            (
+                "models",
+                Box::new(|f| f.models[0].token = Err("it is loading".into())),
+                "tiny served before the update and gives no token: it is loading",
+            ),
             ("models", Box::new(|f| f.models.clear()), "was not asked"),
         ];
         for (code, break_it, said) in breaks {
@@ -342,14 +347,8 @@ mod tests {
         let mut facts = healthy();
         (facts.data, facts.gpus, facts.models) = (Ok(None), Ok(Gpus::default()), vec![]);
         facts.addresses = Ok(vec![]);
-        let nothing = Before {
-            management_addresses: vec![],
-            data_uuid: None,
-            served_models: vec![],
-            gpu_count: Some(0),
-            gpu_driver: None,
-            ..before()
-        };
+        let nothing =
+            Before { management_addresses: vec![], data_uuid: None, served_models: vec![], gpu_count: Some(0), gpu_driver: None, ..before() };
         for expected in [Expected { version: "1.1.0".into(), before: Some(nothing) }, Expected { version: "1.1.0".into(), before: None }] {
             let checks = judge(&expected, &facts);
             assert_eq!(reason(&checks), None, "{checks:?}");

@@ -1,5 +1,7 @@
 //! One trial from the first look to its end, with made-up eyes and hands and a clock that jumps.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -8,12 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use warden_bootslot::durable;
 
 /// The most bytes of a document that does not say otherwise.
 pub const MAX_BYTES: u64 = 256 * 1024;
-/// Other programs read them: nothing in them is secret.
-const MODE: u32 = 0o644;
 /// `O_NOFOLLOW | O_NONBLOCK`: neither a link nor a pipe in the place of a document is waited for.
 const PLAIN: i32 = 0o400_000 | 0o4_000;
 
@@ -72,7 +69,7 @@ pub fn read<D: Document>(folder: &Path) -> Result<Option<D>, FileError> {
     serde_json::from_slice(&bytes).map(Some).map_err(|cause| damaged(cause.to_string()))
 }
 
-/// Writes a document into its folder and returns when it is on the medium.
+/// Writes a document into its folder and returns when it is on the medium. Other programs read them: nothing in them is secret.
 ///
 /// # Errors
 /// What the system says; the old document is then still there.
@@ -81,5 +78,5 @@ pub fn write<D: Document>(folder: &Path, document: &D) -> Result<(), FileError> 
     let failed = |source| FileError::Io { path: path.clone(), doing: "written", source };
     let mut bytes = serde_json::to_vec_pretty(document).map_err(|cause| failed(cause.into()))?;
     bytes.push(b'\n');
-    durable::write_with_mode(&path, &bytes, MODE).map_err(failed)
+    warden_durable::write_for_all(&path, &bytes).map_err(failed)
 }

@@ -3,7 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use warden_durable::Coming;
 
 use crate::fault::{Done, Fault};
 
@@ -32,17 +34,9 @@ pub(crate) fn create_new(path: &Path, content: &[u8], mode: u32) -> Done<()> {
 
 /// Puts a file in place of another by renaming, so that a reader sees the old or the new one.
 pub(crate) fn replace(path: &Path, fill: impl FnOnce(&mut File) -> Done<()>) -> Done<()> {
-    let fresh = beside(path);
-    let outcome = File::create(&fresh).map_err(Fault::io(format!("{} cannot be made", fresh.display()))).and_then(|mut file| {
-        fill(&mut file)?;
-        file.sync_all().and_then(|()| fs::rename(&fresh, path)).map_err(Fault::io(format!("{} cannot be put in place", path.display())))
-    });
-    if outcome.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    outcome?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|f| f.sync_all()).map_err(Fault::io(format!("{} cannot be synced", folder.display())))
+    let mut coming = Coming::new(path).map_err(Fault::io(format!("{} cannot be made", path.display())))?;
+    fill(coming.file())?;
+    coming.place().map_err(Fault::io(format!("{} cannot be put in place", path.display())))
 }
 
 /// As [`replace`], with the content at hand. The same content is not written again.
@@ -56,9 +50,4 @@ pub(crate) fn replace_with(path: &Path, content: &[u8]) -> Done<()> {
 /// Makes a folder and those above it.
 pub(crate) fn folder(path: &Path) -> Done<()> {
     fs::create_dir_all(path).map_err(Fault::io(format!("the folder {} cannot be made", path.display())))
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.new"))
 }

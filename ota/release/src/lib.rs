@@ -4,6 +4,7 @@
 //! It writes only what `warden_trust` would accept: each command that signs or publishes has the result judged by the rules a box uses before
 //! it is put in place. Key files are made once and never overwritten. `docs/release.md` is the page for people.
 
+mod args;
 mod channel;
 mod cli;
 mod development;

@@ -6,7 +6,6 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use warden_bootslot::durable;
 use warden_domain::change::Topic;
 use warden_domain::engine::EngineKind;
 use warden_domain::{Problem, ProblemKind};
@@ -67,10 +66,12 @@ pub(crate) fn name(hidden: &Path, path: &Path, entry: &Entry) -> Result<(), Faul
         return Err(problem.hint("Ask its publisher for a GGUF file.").into());
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::rename(hidden, path).and_then(|()| durable::sync_folder(folder)).map_err(Fault::io(format!("{} cannot be put in place", path.display())))?;
+    fs::rename(hidden, path)
+        .and_then(|()| warden_durable::sync_folder(folder))
+        .map_err(Fault::io(format!("{} cannot be put in place", path.display())))?;
     if entry.kind == Kind::Engine {
         let text = json!({"engine": entry.name, "version": entry.version, "digest": entry.sha256.to_string()});
-        durable::write_with_mode(&path.with_extension("json"), format!("{text:#}\n").as_bytes(), 0o644)
+        warden_durable::write_for_all(&path.with_extension("json"), format!("{text:#}\n").as_bytes())
             .map_err(Fault::io("the description of the engine pack cannot be written"))?;
     }
     Ok(())

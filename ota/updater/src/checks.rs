@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use warden_domain::change::Topic;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 use warden_domain::update::{UpdateFault, UpdatePhase};
 use warden_update_record::{Fallback, Record};
 
@@ -47,7 +47,7 @@ fn decide(facts: &Facts) -> Vec<Finding> {
         found.push(Finding {
             code: IssueCode::ChannelStale,
             subject: "updates".to_owned(),
-            sentence: sentence.clone(),
+            said: Said::text(sentence.clone()),
             hint: "Nothing else is affected. Look at the update server, the network and the clock; an update can still be installed by hand."
                 .to_owned(),
             fix: None,
@@ -57,7 +57,7 @@ fn decide(facts: &Facts) -> Vec<Finding> {
         found.push(Finding {
             code: IssueCode::UpdateFailed,
             subject: "updates".to_owned(),
-            sentence: fault.sentence.clone(),
+            said: Said::text(fault.sentence.clone()),
             hint: "The running system was not touched. The page of updates says how to go on.".to_owned(),
             fix: None,
         });
@@ -73,7 +73,7 @@ fn decide_boot(facts: &Facts) -> Vec<Finding> {
         found.push(Finding {
             code: IssueCode::BootFellBack,
             subject: format!("update-{version}-{}", reason.at.as_second()),
-            sentence: format!("The update to {version} was tried, and the box went back to the system before it. {}{left}", reason.sentence),
+            said: Said::UpdateWentBack { version, why: format!("{}{left}", reason.sentence) },
             hint: "It is not tried again by itself. Wait for a newer version, or choose Try again on the page of updates.".to_owned(),
             fix: None,
         });
@@ -82,7 +82,7 @@ fn decide_boot(facts: &Facts) -> Vec<Finding> {
         found.push(Finding {
             code: IssueCode::BootFellBack,
             subject: format!("fallback-{}", fallback.at_boot),
-            sentence: format!("The box gave up one of its two systems (slot {}) and runs the other. {words}", fallback.from_slot),
+            said: Said::BootFellBack { why: format!("Slot {}: {words}", fallback.from_slot) },
             hint: "Install the update again, or a newer one. Dismiss this issue once you know about it.".to_owned(),
             fix: None,
         });
@@ -165,7 +165,11 @@ mod tests {
         let facts = Facts { went_back: Some(fault("The console did not answer.")), version: Some("1.4.0".into()), fallback, ..Facts::default() };
         let found = decide_boot(&facts);
         assert_eq!(found.len(), 1);
-        assert!(found[0].sentence.contains("1.4.0") && found[0].sentence.contains("The console did not answer."), "{}", found[0].sentence);
+        assert!(
+            found[0].said.to_string().contains("1.4.0") && found[0].said.to_string().contains("The console did not answer."),
+            "{}",
+            found[0].said
+        );
     }
 
     #[test]

@@ -308,7 +308,7 @@ impl UpdateRoom {
 
     /// A teller of progress in bytes for the page and the task.
     pub(crate) fn teller(self: &Arc<Self>, task: TaskId, key: &'static str, total: u64) -> Teller {
-        Teller { room: Arc::clone(self), task, key, total, state: Mutex::new((None, Vec::new())) }
+        Teller { room: Arc::clone(self), task, key, total, told: Mutex::default() }
     }
 
     pub(crate) fn set_progress(&self, progress: Option<UpdateProgress>) {
@@ -323,21 +323,28 @@ pub(crate) struct Teller {
     task: TaskId,
     key: &'static str,
     total: u64,
-    state: Mutex<(Option<Instant>, Vec<(Instant, u64)>)>,
+    told: Mutex<ToldSoFar>,
+}
+
+/// When progress was told last, and the bytes of the last moments, for the rate.
+#[derive(Default)]
+struct ToldSoFar {
+    last: Option<Instant>,
+    recent: Vec<(Instant, u64)>,
 }
 
 impl Teller {
     pub(crate) fn moved(&self, done: u64) {
         let now = Instant::now();
         let per_second = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if done < self.total && state.0.is_some_and(|last| now.duration_since(last) < TOLD_EVERY) {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if done < self.total && told.last.is_some_and(|last| now.duration_since(last) < TOLD_EVERY) {
                 return;
             }
-            state.0 = Some(now);
-            state.1.retain(|(at, _)| now.duration_since(*at) <= RATE_OVER);
-            state.1.push((now, done));
-            rate(&state.1)
+            told.last = Some(now);
+            told.recent.retain(|(at, _)| now.duration_since(*at) <= RATE_OVER);
+            told.recent.push((now, done));
+            rate(&told.recent)
         };
         let left = self.total.saturating_sub(done);
         let left_s = per_second.filter(|rate| *rate > 0).map(|rate| left.div_ceil(rate));

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use warden_bootslot::durable;
 use warden_domain::update::Upload;
 use warden_domain::{Problem, ProblemKind, clock, units::Bytes};
 
@@ -85,7 +84,7 @@ impl Uploads {
         let text = serde_json::to_vec(&about).map_err(|cause| Problem::internal(cause.to_string()))?;
         let failed = |cause: std::io::Error| Problem::from_io("beginning the upload", &cause);
         File::create_new(self.data(&id)).and_then(|file| file.sync_all()).map_err(failed)?;
-        durable::write(&self.about(&id), &text).map_err(failed)?;
+        warden_durable::write(&self.about(&id), &text).map_err(failed)?;
         self.get(&id)
     }
 

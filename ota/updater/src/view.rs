@@ -252,7 +252,7 @@ impl Updates for UpdateRoom {
         self.take_over(turn, Job::Upload { id: id.to_owned(), path }, install).map_err(|fault| fault.problem())
     }
 
-    async fn from_stick(&self, stick: Stick, install: bool) -> Result<TaskId, Problem> {
+    async fn take_from_stick(&self, stick: Stick, install: bool) -> Result<TaskId, Problem> {
         let turn = self.free_for_bundle()?;
         self.take_over(turn, Job::Stick(stick), install).map_err(|fault| fault.problem())
     }

@@ -171,6 +171,6 @@ impl Hand {
         file.sync_all().map_err(Fault::io("the download cannot be written"))?;
         std::fs::rename(&self.path, &self.done).map_err(Fault::io("the download cannot be named"))?;
         let folder = self.done.parent().unwrap_or(Path::new("/"));
-        warden_bootslot::durable::sync_folder(folder).map_err(Fault::io("the download's folder cannot be written"))
+        warden_durable::sync_folder(folder).map_err(Fault::io("the download's folder cannot be written"))
     }
 }

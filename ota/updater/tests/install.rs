@@ -89,7 +89,7 @@ async fn a_box_that_went_back_says_why_and_does_not_take_that_image_again_by_its
     let mut sentences = Vec::new();
     for check in looks {
         if let Looked::Seen(found) = check.look().await {
-            sentences.extend(found.into_iter().map(|finding| (finding.code.as_str(), finding.sentence)));
+            sentences.extend(found.into_iter().map(|finding| (finding.code.as_str(), finding.said.to_string())));
         }
     }
     assert!(sentences.iter().any(|(code, words)| *code == "boot_fell_back" && words.contains("The console did not answer.")), "{sentences:?}");

@@ -186,7 +186,7 @@ impl Sources for Plugged {
 
 async fn stick(run: &Run, plugged: &Arc<Plugged>, install: bool) -> Option<String> {
     run.room.set_sticks(Sticks { storage: plugged.clone(), sources: plugged.clone() });
-    let task = run.room.from_stick(Stick::Any, install).await.unwrap();
+    let task = run.room.take_from_stick(Stick::Any, install).await.unwrap();
     let ended = run.ended(&task).await;
     assert_eq!(*plugged.open.lock().unwrap(), 0, "the stick is given back in every case");
     ended

@@ -4,8 +4,6 @@
 //! run of a few ids never stands where a complete one is looked for. Written to a temporary file, synced, then renamed.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -96,14 +94,10 @@ pub fn file_name(check: &str, complete: bool, sabotage: Option<&str>) -> String 
 /// A sentence that names the file.
 pub fn write(folder: &Path, name: &str, evidence: &Evidence) -> Result<PathBuf, String> {
     let path = folder.join(name);
-    let temporary = folder.join(format!(".{name}.new"));
     let said = |e: std::io::Error| format!("cannot write the evidence {}: {e}", path.display());
     let mut text = serde_json::to_vec_pretty(evidence).map_err(|e| format!("the evidence cannot be written as JSON: {e}"))?;
     text.push(b'\n');
-    let mut file = File::create(&temporary).map_err(said)?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(said)?;
-    std::fs::rename(&temporary, &path).map_err(said)?;
-    File::open(folder).and_then(|dir| dir.sync_all()).map_err(said)?;
+    warden_durable::write(&path, &text).map_err(said)?;
     Ok(path)
 }
 

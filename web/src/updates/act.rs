@@ -248,7 +248,7 @@ pub(crate) async fn throw_away(State(web): State<Web>, headers: HeaderMap, guest
 
 /// `POST /ui/updates/sticks/{key}`
 pub(crate) async fn stick(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path(key): Path<String>) -> Response {
-    let done = noted(&web, &guest, "updates.from-stick", Some(key.clone()), web.updates.from_stick(Stick::Disk(key), false)).await;
+    let done = noted(&web, &guest, "updates.from-stick", Some(key.clone()), web.updates.take_from_stick(Stick::Disk(key), false)).await;
     answer(&web, &guest, &headers, done)
 }
 

@@ -85,11 +85,11 @@ async fn pass(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -
         }
     }
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |c| c.0.ip().to_canonical());
-    // Over HTTP/2 the host stands in the address only; handlers find it where HTTP/1 has it.
-    if !request.headers().contains_key(header::HOST)
-        && let Ok(value) = header::HeaderValue::from_str(&host)
-    {
-        request.headers_mut().insert(header::HOST, value);
+    // Over HTTP/2 the host stands in the address, and a header beside it may say something else. Handlers find the one that was checked,
+    // where HTTP/1 has it.
+    match header::HeaderValue::from_str(&host) {
+        Ok(value) => drop(request.headers_mut().insert(header::HOST, value)),
+        Err(_) => drop(request.headers_mut().remove(header::HOST)),
     }
     let secure = request.extensions().get::<OverTls>().is_some();
     let local = request.extensions().get::<LocalAddress>().map(|local| local.0.to_canonical());

@@ -3,9 +3,7 @@
 //! One JSON file per replica in the runtime folder, replaced as a whole and flushed to disk.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -40,20 +38,8 @@ pub(super) fn path_of(folder: &Path, replica: &ReplicaId) -> PathBuf {
 
 /// Writes the record; on an error the old one is still there.
 pub(super) fn write(folder: &Path, record: &Record) -> io::Result<()> {
-    let path = path_of(folder, &record.replica);
-    let fresh = path.with_extension("new");
     let text = serde_json::to_vec(record).map_err(io::Error::other)?;
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)?;
-        File::open(folder)?.sync_all()
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
+    warden_durable::write_with_mode(&path_of(folder, &record.replica), &text, 0o600)
 }
 
 /// The record of a replica; `None` when there is none or it cannot be understood.

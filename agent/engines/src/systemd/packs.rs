@@ -10,6 +10,9 @@ use warden_domain::engine::{EngineKind, EnginePack, PackState};
 
 const LARGEST: u64 = 64 * 1024;
 const MOST: usize = 200;
+/// What an owner can do about a missing pack.
+const WAY_OUT: &str = "Install this box again from a stick that carries an engine pack; the installer names it before it begins. \
+                       Its other disks are not touched.";
 
 #[derive(Deserialize)]
 struct Manifest {
@@ -25,7 +28,7 @@ pub(super) fn list(folder: &Path) -> Vec<EnginePack> {
         entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "json")).map(|path| read(&path)).collect();
     packs.sort_by_key(|pack| (pack.state != PackState::Ready, std::cmp::Reverse(pack.version.as_deref().map(natural))));
     if packs.is_empty() {
-        packs.push(broken(None, None, format!("No engine pack is installed in {}. Install one from a signed bundle.", folder.display())));
+        packs.push(broken(None, None, format!("No engine pack is installed in {}. {WAY_OUT}", folder.display())));
     }
     packs
 }

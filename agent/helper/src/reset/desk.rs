@@ -5,8 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use warden_bootslot::durable;
-
 use super::journal::Journal;
 use super::record::{self, Here, Record};
 use super::scope::{Asker, Scope};
@@ -83,7 +81,7 @@ impl Desk {
     /// # Errors
     /// What the system says; the old content is then still there.
     pub fn put(&self, name: &str, text: &str) -> io::Result<()> {
-        durable::write(&self.folder().join(name), text.as_bytes())
+        warden_durable::write(&self.folder().join(name), text.as_bytes())
     }
 
     /// Takes one of the files away, durably. Taking none is fine.
@@ -94,7 +92,7 @@ impl Desk {
         match fs::remove_file(self.folder().join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
-            Ok(()) => durable::sync_folder(&self.folder()),
+            Ok(()) => warden_durable::sync_folder(&self.folder()),
         }
     }
 

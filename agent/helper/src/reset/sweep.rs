@@ -1,19 +1,23 @@
 //! What each scope removes. Every step may run twice: a start that goes on after a power cut does them all again.
 //!
-//! Links are removed, never followed, and no other file system is entered: what somebody planted or mounted cannot widen a reset.
+//! Links are removed, never followed, and no other file system is entered: what somebody planted or mounted cannot widen a reset. Nor can
+//! a tree that is too deep for a path break one off: what lies deeper than [`DEEPEST`] is moved up and removed from there.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-
-use warden_bootslot::durable;
+use std::path::{Path, PathBuf};
 
 /// What a factory reset leaves on the state partition: the list of resets, and what describes the installed system itself.
 const STATE_KEEPS: &[&str] = &["reset", "boot", "rauc", "lost+found", "machine-id"];
 /// What it always leaves on the data partition: engine packs are signed software of the product, not the owner's.
 const DATA_KEEPS: &[&str] = &["packs", "lost+found"];
+
+/// Levels of folders that are gone into at once. Names are at most 255 bytes long, so that such a path still fits into the system's 4096.
+const DEEPEST: usize = 12;
+/// Folders that were moved up are called so, with a number.
+const MOVED: &str = ".swept-";
 
 /// Network profiles, and what the network service remembered about them.
 ///
@@ -38,7 +42,7 @@ pub fn state(state: &Path) -> io::Result<()> {
     match fs::remove_file(state.join("machine-id")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(named(&state.join("machine-id"), &error)),
-        Ok(()) => durable::sync_folder(state),
+        Ok(()) => warden_durable::sync_folder(state),
     }
 }
 
@@ -60,17 +64,26 @@ fn clear(folder: &Path, keeps: &[&str]) -> io::Result<()> {
     if !meta.is_dir() {
         return fs::remove_file(folder).map_err(|error| named(folder, &error));
     }
-    for item in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
-        let item = item.map_err(|error| named(folder, &error))?;
-        if keeps.iter().any(|keep| item.file_name() == OsStr::new(keep)) {
-            continue;
+    let mut next = 0;
+    loop {
+        let before = next;
+        for item in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
+            let item = item.map_err(|error| named(folder, &error))?;
+            if keeps.iter().any(|keep| item.file_name() == OsStr::new(keep)) {
+                continue;
+            }
+            remove(&item.path(), meta.dev(), DEEPEST, &mut || free_name(folder, &mut next))?;
         }
-        remove(&item.path(), meta.dev())?;
+        // What was moved up is less deep by so many levels, so this ends.
+        if next == before {
+            break;
+        }
     }
-    durable::sync_folder(folder).map_err(|error| named(folder, &error))
+    warden_durable::sync_folder(folder).map_err(|error| named(folder, &error))
 }
 
-fn remove(path: &Path, device: u64) -> io::Result<()> {
+/// Removes what lies at `path`, down to so many `levels`; a folder that lies deeper is moved to where `aside` says.
+fn remove(path: &Path, device: u64, levels: usize, aside: &mut dyn FnMut() -> PathBuf) -> io::Result<()> {
     let meta = fs::symlink_metadata(path).map_err(|error| named(path, &error))?;
     if meta.dev() != device {
         // Another file system is mounted there; it is not this reset's.
@@ -79,13 +92,27 @@ fn remove(path: &Path, device: u64) -> io::Result<()> {
     if !meta.is_dir() {
         return fs::remove_file(path).map_err(|error| named(path, &error));
     }
+    if levels == 0 {
+        return fs::rename(path, aside()).map_err(|error| named(path, &error));
+    }
     for item in fs::read_dir(path).map_err(|error| named(path, &error))? {
-        remove(&item.map_err(|error| named(path, &error))?.path(), device)?;
+        remove(&item.map_err(|error| named(path, &error))?.path(), device, levels - 1, aside)?;
     }
     match fs::remove_dir(path) {
         // Something else is mounted inside, or on it.
         Err(error) if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::ResourceBusy) => Ok(()),
         other => other.map_err(|error| named(path, &error)),
+    }
+}
+
+/// A name in the folder that nothing has. `next` only counts up, so that many such folders do not take longer and longer.
+fn free_name(folder: &Path, next: &mut u64) -> PathBuf {
+    loop {
+        let path = folder.join(format!("{MOVED}{next}"));
+        *next += 1;
+        if fs::symlink_metadata(&path).is_err() {
+            return path;
+        }
     }
 }
 
@@ -166,5 +193,22 @@ mod tests {
         network(top.path()).unwrap();
         state(top.path()).unwrap();
         assert!(outside.path().join("precious").exists());
+    }
+
+    #[test]
+    fn a_planted_tree_too_deep_for_any_path_does_not_save_itself_from_a_factory_reset() {
+        use nix::fcntl::{OFlag, openat};
+        use nix::sys::stat::{Mode, mkdirat};
+        let top = tempfile::tempdir().unwrap();
+        lay(top.path(), &["models/a.gguf", "packs/p.raw", ".swept-0"]);
+        let name = "d".repeat(255);
+        let mut at = std::os::fd::OwnedFd::from(fs::File::open(top.path()).unwrap());
+        for _ in 0..1000 {
+            mkdirat(&at, name.as_str(), Mode::S_IRWXU).unwrap();
+            at = openat(&at, name.as_str(), OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        }
+        drop(at);
+        data(top.path(), false).unwrap();
+        assert_eq!(names(top.path()), ["packs".to_owned()].into());
     }
 }

@@ -61,7 +61,7 @@ fn body(id: &DeliveryId, event: &str, teller: &Teller, issue: Option<&Issue>) ->
             "code": issue.finding.code.as_str(),
             "severity": issue.finding.code.severity().as_str(),
             "subject": issue.finding.subject,
-            "sentence": issue.finding.sentence,
+            "sentence": issue.finding.said.to_string(),
             "hint": issue.finding.hint,
             "first_seen": issue.first_seen.to_string(),
             "resolved_at": issue.resolved_at.map(|at| at.to_string()),

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -15,6 +16,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const WHOLE: Duration = Duration::from_secs(15);
 /// What is read of an answer, at most; it is not kept.
 const ANSWER: usize = 16 * 1024;
+/// How long the rest of an answer is taken in once its status is known.
+const REST: Duration = Duration::from_secs(1);
 
 /// A message ready to go.
 pub(crate) struct Message<'a> {
@@ -44,10 +47,23 @@ pub(crate) enum NotTaken {
 
 /// Tries once; the status when the receiver took it.
 pub(crate) async fn post(target: &Target, message: &Message<'_>) -> Result<u16, NotTaken> {
-    tokio::time::timeout(WHOLE, exchange(target, message)).await.unwrap_or(Err(NotTaken::Slow))
+    let (answer, _connection) = tokio::time::timeout(WHOLE, exchange(target, message)).await.unwrap_or(Err(NotTaken::Slow))?;
+    let status = answer.status().as_u16();
+    // The status decides. The rest is taken in so that the receiver can finish, and thrown away; one that never ends changes nothing.
+    let _ = tokio::time::timeout(REST, Limited::new(answer.into_body(), ANSWER).collect()).await;
+    if (200..300).contains(&status) { Ok(status) } else { Err(NotTaken::Status(status)) }
 }
 
-async fn exchange(target: &Target, message: &Message<'_>) -> Result<u16, NotTaken> {
+/// The connection's task; ends with whoever holds it.
+struct Driven(tokio::task::JoinHandle<()>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn exchange(target: &Target, message: &Message<'_>) -> Result<(Response<Incoming>, Driven), NotTaken> {
     let stream = match tokio::time::timeout(CONNECT, TcpStream::connect((target.host.as_str(), target.port))).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(cause)) => return Err(NotTaken::Connect(cause.to_string())),
@@ -55,7 +71,10 @@ async fn exchange(target: &Target, message: &Message<'_>) -> Result<u16, NotTake
     };
     let broke = |cause: &dyn std::fmt::Display| NotTaken::Broke(cause.to_string());
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broke(&e))?;
-    let drive = tokio::spawn(connection);
+    let driven = Driven(tokio::spawn(async move {
+        // What went wrong is said by the request as well.
+        let _ = connection.await;
+    }));
     let request = Request::post(&target.path)
         .header(header::HOST, &target.authority)
         .header(header::CONTENT_TYPE, "application/json")
@@ -66,16 +85,8 @@ async fn exchange(target: &Target, message: &Message<'_>) -> Result<u16, NotTake
         .header("x-warden-signature", message.signature)
         .body(Full::new(Bytes::copy_from_slice(message.body.as_bytes())))
         .map_err(|e| broke(&e))?;
-    let outcome = async {
-        let answer = sender.send_request(request).await.map_err(|e| broke(&e))?;
-        let status = answer.status().as_u16();
-        // The status decides; the rest of the answer is taken in so that the receiver can finish, and thrown away.
-        let _ = Limited::new(answer.into_body(), ANSWER).collect().await;
-        if (200..300).contains(&status) { Ok(status) } else { Err(NotTaken::Status(status)) }
-    }
-    .await;
-    drive.abort();
-    outcome
+    let answer = sender.send_request(request).await.map_err(|e| broke(&e))?;
+    Ok((answer, driven))
 }
 
 #[cfg(test)]
@@ -97,6 +108,8 @@ mod tests {
                 heard.extend_from_slice(&piece[..n]);
             }
             stream.write_all(answer.as_bytes()).await.unwrap();
+            // Kept open until the sender hangs up.
+            let _ = stream.read(&mut piece).await;
             String::from_utf8(heard).unwrap()
         });
         let target = Target { host: "127.0.0.1".into(), port, authority: format!("127.0.0.1:{port}"), path: "/in?x=1".into() };
@@ -120,6 +133,20 @@ mod tests {
         assert!(outcome.unwrap_err().to_string().contains("302; redirects are not followed"));
         let (outcome, _) = against("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").await;
         assert!(outcome.unwrap_err().to_string().contains("503"));
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_said_yes_and_never_ends_its_answer_has_taken_it() {
+        let begun = std::time::Instant::now();
+        for endless in [
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n",
+        ] {
+            let (outcome, _) = against(endless).await;
+            assert_eq!(outcome.unwrap(), 200, "{endless:?}");
+        }
+        assert!(begun.elapsed() < WHOLE);
     }
 
     #[tokio::test]

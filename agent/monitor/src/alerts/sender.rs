@@ -1,5 +1,6 @@
 //! The one task that sends: takes the oldest alert that is due, tries it, writes down what came of it. The writing comes after the
-//! receiver's answer, so a crash between the two sends it once more under the same delivery id; nothing is ever lost.
+//! receiver's answer, so a crash between the two sends it once more under the same delivery id; nothing is ever lost. An answer that
+//! could not be written down (a full disk) is kept in memory, and nothing else is sent before it is.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,6 +8,7 @@ use tokio::{sync::Notify, time::timeout};
 use warden_domain::{
     change::{Changes, Topic},
     clock,
+    ids::DeliveryId,
 };
 use warden_store::{
     Store, StoreError,
@@ -28,11 +30,21 @@ pub(crate) struct Sender {
     pub(crate) changes: Changes,
     pub(crate) outbox: Arc<Notify>,
     pub(crate) version: &'static str,
+    /// What the last try came to, while the store has not taken it.
+    pub(crate) unnoted: Option<Tried>,
+}
+
+/// What a try came to.
+#[derive(Clone)]
+pub(crate) struct Tried {
+    id: DeliveryId,
+    outcome: Outcome,
+    said: String,
 }
 
 impl Sender {
     /// For ever; dropped with the room.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         loop {
             match self.one().await {
                 Ok(true) => continue,
@@ -52,7 +64,8 @@ impl Sender {
     }
 
     /// Tries one alert; false when none is due.
-    async fn one(&self) -> Result<bool, StoreError> {
+    async fn one(&mut self) -> Result<bool, StoreError> {
+        self.note().await?;
         let now = clock::now();
         let found =
             self.store.read(move |db| Ok(alerts::due(db, now)?.map(|due| Ok::<_, StoreError>((due, settings::read(db)?, settings::secret(db)?)))));
@@ -65,10 +78,18 @@ impl Sender {
             (_, _, None) => (Outcome::GiveUp, "There is no secret to sign with.".to_owned()),
         };
         tracing::info!(delivery = %due.id, event = %due.event, tries = due.tries + 1, "alert: {said}");
-        let id = due.id.clone();
-        self.store.write(move |tx| alerts::tried(tx, &id, outcome, &said, clock::now())).await?;
-        self.changes.publish(Topic::Issues);
+        self.unnoted = Some(Tried { id: due.id, outcome, said });
+        self.note().await?;
         Ok(true)
+    }
+
+    /// Writes down what the last try came to.
+    async fn note(&mut self) -> Result<(), StoreError> {
+        let Some(Tried { id, outcome, said }) = self.unnoted.clone() else { return Ok(()) };
+        self.store.write(move |tx| alerts::tried(tx, &id, outcome, &said, clock::now())).await?;
+        self.unnoted = None;
+        self.changes.publish(Topic::Issues);
+        Ok(())
     }
 
     async fn send(&self, due: &DueAlert, target: &target::Target, secret: &warden_domain::Secret<String>) -> (Outcome, String) {

@@ -1,13 +1,13 @@
 //! What the firmware left to be read: whether it checks what it starts.
 
-use std::io;
+use std::{io, path::Path};
 
 /// The firmware's own variable: four bytes of attributes, one byte of value.
-const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+pub(crate) const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
-/// Whether Secure Boot is on; `None` when this machine has no such variable to read.
-pub(crate) fn secure_boot() -> Result<Option<bool>, io::Error> {
-    match std::fs::read(SECURE_BOOT) {
+/// Whether Secure Boot is on by that variable; `None` when this machine has no such one to read.
+pub(crate) fn secure_boot(variable: &Path) -> Result<Option<bool>, io::Error> {
+    match std::fs::read(variable) {
         Ok(bytes) => Ok(on(&bytes)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(cause),

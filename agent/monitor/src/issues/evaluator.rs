@@ -57,6 +57,8 @@ pub(crate) struct Evaluator {
     pub(crate) memory: Memory,
     /// Beginnings and ends that the store did not take yet (a full disk): tried again at the next round.
     pub(crate) unwritten: Vec<Event>,
+    /// From here the steady clock runs.
+    pub(crate) begun: Instant,
 }
 
 impl Evaluator {
@@ -101,7 +103,7 @@ impl Evaluator {
 
     /// Until the next beat, or until an issue in the making would open.
     fn pause(&self) -> Duration {
-        let opening = self.memory.next_opening(clock::now()).map_or(BEAT, |seconds| Duration::from_secs(seconds.max(1)));
+        let opening = self.memory.next_opening(self.begun.elapsed()).map_or(BEAT, |left| left.max(Duration::from_secs(1)));
         BEAT.min(opening)
     }
 
@@ -119,11 +121,11 @@ impl Evaluator {
             }
         }
         let now = clock::now();
-        let events = self.memory.take(looks, now);
+        let events = self.memory.take(looks, now, self.begun.elapsed());
         for event in &events {
             match event {
                 Event::Opened(issue) => {
-                    tracing::warn!(code = %issue.finding.code, subject = %issue.finding.subject, "issue: {}", issue.finding.sentence);
+                    tracing::warn!(code = %issue.finding.code, subject = %issue.finding.subject, "issue: {}", issue.finding.said);
                 }
                 Event::Resolved(issue) => tracing::info!(code = %issue.finding.code, subject = %issue.finding.subject, "issue is over"),
             }

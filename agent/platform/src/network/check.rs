@@ -1,10 +1,11 @@
 //! Whether wanted settings can work at all, before anything is touched. Pure: settings and what the ports are now go in, a refusal
 //! with a sentence or a list of warnings comes out.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use warden_domain::{
     Problem, ProblemKind,
+    address::{check_ipv4, mask4, network4},
     network::{Interface, InterfaceConfig, Ipv4Config, Ipv6Config},
 };
 
@@ -25,7 +26,7 @@ pub fn check(interface: &str, wanted: &InterfaceConfig, all: &[Interface]) -> Re
         return Err(refused("ipv4", format!("{interface} would have no address at all: IPv4 and IPv6 are both off."), "Leave one of them on."));
     }
     if let Ipv4Config::Static { address, prefix, gateway } = wanted.ipv4 {
-        ipv4(address, prefix, gateway)?;
+        check_ipv4(address, prefix, gateway)?;
         if gateway.is_none() {
             warnings.push(format!("Without a gateway {interface} reaches its own network ({}) only.", network4(address, prefix)));
         }
@@ -43,14 +44,6 @@ pub fn check(interface: &str, wanted: &InterfaceConfig, all: &[Interface]) -> Re
     Ok(warnings)
 }
 
-fn network4(address: Ipv4Addr, prefix: u8) -> String {
-    format!("{}/{prefix}", Ipv4Addr::from_bits(address.to_bits() & mask4(prefix)))
-}
-
-fn mask4(prefix: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0)
-}
-
 fn mask6(prefix: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
 }
@@ -63,66 +56,6 @@ pub fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()) & mask6(prefix) == 0,
         _ => false,
     }
-}
-
-/// Why an IPv4 address is not one a machine can have.
-fn odd4(address: Ipv4Addr) -> Option<&'static str> {
-    if address.is_unspecified() || address.octets()[0] == 0 {
-        Some("means \"this network\"")
-    } else if address.is_loopback() {
-        Some("is a loopback address and never leaves the machine")
-    } else if address.is_multicast() {
-        Some("is a multicast address")
-    } else if address.is_link_local() {
-        Some("is a link-local address, which machines give themselves")
-    } else if address.octets()[0] >= 240 {
-        Some("is reserved")
-    } else {
-        None
-    }
-}
-
-fn ipv4(address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> Result<(), Problem> {
-    if let Some(why) = odd4(address) {
-        return Err(refused("ipv4.address", format!("{address} {why}; it cannot be the address of this box."), "Give an address of your network."));
-    }
-    if !(1..=31).contains(&prefix) {
-        return Err(refused(
-            "ipv4.prefix",
-            format!("The prefix /{prefix} makes no network with another machine in it."),
-            "Most networks use 24, which is the mask 255.255.255.0; ask whoever runs the network.",
-        ));
-    }
-    // The network's own and its broadcast address; a /31 has neither.
-    let host = address.to_bits() & !mask4(prefix);
-    let reserved = |host: u32| prefix < 31 && (host == 0 || host == !mask4(prefix));
-    if reserved(host) {
-        let which = if host == 0 { "the address of the network itself" } else { "the broadcast address" };
-        return Err(refused(
-            "ipv4.address",
-            format!("{address} is {which} in {}; no machine can have it.", network4(address, prefix)),
-            "Give another address, or check the prefix.",
-        ));
-    }
-    let Some(gateway) = gateway else { return Ok(()) };
-    if gateway == address {
-        return Err(refused("ipv4.gateway", format!("The gateway {gateway} is the address of this box itself."), "Give the router's address."));
-    }
-    if !same_network(gateway.into(), address.into(), prefix) {
-        return Err(refused(
-            "ipv4.gateway",
-            format!("The gateway {gateway} lies outside {}, so the box could never reach it.", network4(address, prefix)),
-            "Give a gateway inside that network, or correct address and prefix.",
-        ));
-    }
-    if reserved(gateway.to_bits() & !mask4(prefix)) {
-        return Err(refused(
-            "ipv4.gateway",
-            format!("{gateway} is the network or broadcast address of {}; no router can have it.", network4(address, prefix)),
-            "Give the router's address.",
-        ));
-    }
-    Ok(())
 }
 
 fn ipv6(address: Ipv6Addr, prefix: u8, gateway: Option<Ipv6Addr>) -> Result<(), Problem> {
@@ -211,6 +144,8 @@ fn is_domain(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use warden_domain::network::{Assigned, LinkState};
 
@@ -298,7 +233,7 @@ mod tests {
         #[test]
         fn no_accepted_gateway_is_out_of_reach(address: u32, prefix in 0u8..=40, gateway: u32) {
             let (address, gateway) = (Ipv4Addr::from_bits(address), Ipv4Addr::from_bits(gateway));
-            if ipv4(address, prefix, Some(gateway)).is_ok() {
+            if check_ipv4(address, prefix, Some(gateway)).is_ok() {
                 proptest::prop_assert!(same_network(address.into(), gateway.into(), prefix) && address != gateway);
             }
         }

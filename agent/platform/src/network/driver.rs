@@ -185,17 +185,26 @@ impl Driver {
         saved.map(drop).map_err(|e| said(NAME, "save the new settings", &e))
     }
 
+    /// Puts a profile into use on a device without waiting for the outcome.
+    pub async fn begin(&self, profile: &OwnedObjectPath, device: &OwnedObjectPath) -> Result<(), Problem> {
+        let any = ObjectPath::try_from("/").map_err(|e| said(NAME, "be reached", &e))?;
+        let begun = self.manager().await?.activate_connection(&profile.as_ref(), &device.as_ref(), &any).await;
+        begun.map(drop).map_err(|e| said(NAME, "put the old settings into use", &e))
+    }
+
+    /// Deletes a profile.
+    pub async fn delete(&self, path: &OwnedObjectPath) -> Result<(), Problem> {
+        let bus = self.bus.get().await?;
+        self.profile(&bus, path).await?.delete().await.map_err(|e| said(NAME, "remove the settings", &e))
+    }
+
     /// Deletes a profile that the agent made before; others stay, they are less preferred.
     pub async fn delete_if_ours(&self, path: &OwnedObjectPath) {
         let Ok(settings) = self.settings(path).await else { return };
         if !Identity::of(&settings).is_ours() {
             return;
         }
-        let deleted = async {
-            let bus = self.bus.get().await?;
-            self.profile(&bus, path).await?.delete().await.map_err(|e| said(NAME, "remove the old settings", &e))
-        };
-        if let Err(problem) = deleted.await {
+        if let Err(problem) = self.delete(path).await {
             tracing::warn!(%problem, "an old network profile stays");
         }
     }
@@ -216,6 +225,7 @@ impl Driver {
         for pair in ours.windows(2) {
             if let [(port, _, older), (same, _, _)] = pair
                 && port == same
+                && port.is_some()
             {
                 self.delete_if_ours(older).await;
             }

@@ -4,11 +4,14 @@
 //! takes it away again and activates the old one when the checkpoint's time is up, whatever happened to the agent. Only a confirmation
 //! writes the new profile to disk, and then removes the old.
 
+mod back;
 mod check;
+mod course;
 mod driver;
 mod duplicate;
 mod observe;
 mod plan;
+mod port;
 mod profile;
 mod proxies;
 mod trial;
@@ -17,19 +20,16 @@ use std::{
     net::IpAddr,
     path::PathBuf,
     sync::{Arc, Mutex, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use async_trait::async_trait;
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use subtle::ConstantTimeEq;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::OnceCell;
 use warden_domain::{
-    Problem, ProblemKind, Secret,
+    Problem, ProblemKind,
     change::{Changes, Topic},
     clock,
     ids::AccountId,
-    network::{Begun, CONFIRM_SECONDS, ChangeRequest, Interface, InterfaceConfig, LastChange, Network, NetworkDocument, NetworkPlan, Pending},
+    network::{Interface, InterfaceConfig, LastChange, NetworkPlan},
 };
 use warden_store::{
     Store,
@@ -38,17 +38,14 @@ use warden_store::{
 };
 
 use crate::bus::Bus;
+use course::Trial;
 use driver::Driver;
-use trial::{Doors, Found, Leftover, TrialRecord};
+use trial::{Found, Leftover, TrialRecord};
 
 /// The store's name for the change under trial.
 const TRIAL: &str = "network.trial";
 /// The store's name for how the last one ended.
 const LAST: &str = "network.last";
-/// Time for the answer to leave the box before its address changes.
-const ANSWER_FIRST: Duration = Duration::from_millis(400);
-/// New settings that are not in use by then are undone.
-const ACTIVATION: Duration = Duration::from_secs(45);
 /// How often a starting agent looks for the network service.
 const RETRY: Duration = Duration::from_secs(3);
 
@@ -69,38 +66,12 @@ pub struct NetworkParts {
     pub console_url: ConsoleUrl,
 }
 
-/// How far a trial is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The port is taking the settings.
-    Applying,
-    /// It has them, and waits to be confirmed.
-    Waiting,
-    /// It is over.
-    Over,
-}
-
 /// Settings that may be tried.
 struct Checked {
     port: observe::Seen,
     plan: NetworkPlan,
     /// Addresses of the ports that do not change.
     others: Vec<IpAddr>,
-}
-
-/// One change under trial.
-struct Trial {
-    interface: String,
-    token: String,
-    doors: Doors,
-    deadline: Instant,
-    /// The new profile.
-    profile: zbus::OwnedObjectPath,
-    /// The one it stands in for.
-    old: Option<zbus::OwnedObjectPath>,
-    checkpoint: zbus::OwnedObjectPath,
-    account: AccountId,
-    stage: watch::Sender<Stage>,
 }
 
 /// The room.
@@ -180,9 +151,13 @@ impl NetworkRoom {
         if let Some(record) = self.kept::<TrialRecord>(TRIAL).await? {
             let checkpoint = observe::checkpoints(&objects).into_iter().find(|path| path.as_str() == record.checkpoint);
             let profile = self.driver.find_profile(&objects, &record.uuid).await?;
-            let what = trial::leftover(Found { same_boot: record.boot == boot_id(), checkpoint: checkpoint.is_some(), profile: profile.is_some() });
-            if let (Leftover::Undo, Some(path)) = (what, &checkpoint) {
-                self.driver.roll_back(path).await?;
+            let saved = profile.as_ref().is_some_and(|path| observe::saved(&objects, path));
+            let (checkpoint_there, profile) = (checkpoint.is_some(), profile.is_some());
+            let what = trial::leftover(Found { same_boot: record.boot == boot_id(), checkpoint: checkpoint_there, profile, saved });
+            match (what, &checkpoint) {
+                (Leftover::Undo, Some(path)) => self.driver.roll_back(path).await?,
+                (Leftover::Undo, None) => self.put_back(&record.uuid, None, &record.interface).await?,
+                _ => {}
             }
             tracing::info!(interface = record.interface, ?what, "a network change of an agent before this one was ended");
             self.end(&trial::ending(&record, what, clock::now()), None, "network.leftover").await?;
@@ -242,282 +217,6 @@ impl NetworkRoom {
         }
         Ok(())
     }
-
-    /// Activates, waits for the outcome, then for the end of the window.
-    async fn run(self: Arc<Self>, trial: Arc<Trial>, device: zbus::OwnedObjectPath) {
-        tokio::time::sleep(ANSWER_FIRST).await;
-        let limit = ACTIVATION.min(trial.deadline.saturating_duration_since(Instant::now()));
-        let outcome = self.driver.activate(&trial.profile, &device, limit).await;
-        if *trial.stage.borrow() == Stage::Over {
-            return;
-        }
-        if let Err(problem) = outcome {
-            let _turn = self.turn.lock().await;
-            if *trial.stage.borrow() == Stage::Over {
-                return;
-            }
-            let sentence = match self.driver.roll_back(&trial.checkpoint).await {
-                Ok(()) => format!("{} The old settings are back.", problem.full_text()),
-                Err(cause) => {
-                    tracing::warn!(%cause, "a network change that failed could not be undone at once");
-                    format!("{} The old settings come back by themselves within the time for the confirmation.", problem.full_text())
-                }
-            };
-            self.finish(&trial, false, sentence, "network.failed").await;
-            return;
-        }
-        trial.stage.send_replace(Stage::Waiting);
-        self.changes.publish(Topic::Network);
-        let mut stage = trial.stage.subscribe();
-        let over = stage.wait_for(|stage| *stage == Stage::Over);
-        if tokio::time::timeout_at(trial.deadline.into(), over).await.is_ok() {
-            return;
-        }
-        let _turn = self.turn.lock().await;
-        if *trial.stage.borrow() == Stage::Over {
-            return;
-        }
-        // The network service undoes it by itself; the agent only waits to be able to say so.
-        let gone = self.driver.wait_checkpoint_gone(&trial.checkpoint, Duration::from_secs(15)).await;
-        let sentence = if gone {
-            "Nobody confirmed the change from its new address in time, so the old settings are back.".to_owned()
-        } else {
-            "Nobody confirmed the change in time, and the network service has not said that the old settings are back. Look at the addresses."
-                .to_owned()
-        };
-        self.finish(&trial, false, sentence, "network.silence").await;
-    }
-
-    async fn finish(&self, trial: &Trial, kept: bool, sentence: String, action: &'static str) -> LastChange {
-        trial.stage.send_replace(Stage::Over);
-        let last = LastChange { interface: trial.interface.clone(), at: clock::now(), kept, sentence };
-        if let Err(problem) = self.end(&last, Some(trial.account.clone()), action).await {
-            tracing::error!(%problem, "the end of a network change could not be recorded");
-        }
-        self.set_trial(None);
-        tracing::info!(interface = last.interface, kept, sentence = last.sentence, "a network change ended");
-        last
-    }
-
-    /// New profile to disk and safe there, then the checkpoint away, then the old profile: whenever the power goes, one of the two whole
-    /// settings is in use at the next start.
-    async fn keep(&self, trial: &Trial) -> Result<(), Problem> {
-        self.driver.save(&trial.profile).await?;
-        self.sync().await;
-        self.driver.destroy_checkpoint(&trial.checkpoint).await?;
-        if let Some(old) = &trial.old {
-            self.driver.delete_if_ours(old).await;
-            self.sync().await;
-        }
-        Ok(())
-    }
-
-    /// The network service does not wait for the disk when it writes a new profile.
-    async fn sync(&self) {
-        let folder = self.state_dir.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let folder = std::fs::File::open(folder)?;
-            nix::unistd::syncfs(&folder).map_err(std::io::Error::from)
-        });
-        match done.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the state partition could not be synced after a network change"),
-            Err(error) => tracing::error!(%error, "syncing the state partition broke off"),
-        }
-    }
-}
-
-#[async_trait]
-impl Network for NetworkRoom {
-    async fn document(&self) -> NetworkDocument {
-        // Right after a start the end of an older change may not be written yet; a reader should not miss it.
-        let _told_by_the_listing_below = tokio::time::timeout(Duration::from_secs(3), self.cleared()).await;
-        let (unavailable, interfaces) = match self.seen().await {
-            Ok(ports) => (None, ports.into_iter().map(|p| p.interface).collect::<Vec<_>>()),
-            Err(problem) => (Some(problem.full_text()), Vec::new()),
-        };
-        let pending = self.under_trial().map(|trial| {
-            let present = interfaces.iter().filter(|i| i.name == trial.interface).flat_map(|i| i.addresses.iter().map(|a| a.address));
-            let mut at = trial.doors.fixed.clone();
-            if *trial.stage.borrow() == Stage::Waiting {
-                at.extend(present.filter(|ip| !trial.doors.fixed.contains(ip)));
-            }
-            Pending {
-                interface: trial.interface.clone(),
-                console_urls: at.into_iter().map(|ip| (self.console_url)(ip)).collect(),
-                seconds_left: trial.deadline.saturating_duration_since(Instant::now()).as_secs(),
-            }
-        });
-        NetworkDocument { unavailable, interfaces, pending, last: self.kept(LAST).await.ok().flatten() }
-    }
-
-    async fn plan(&self, interface: &str, wanted: &InterfaceConfig) -> Result<NetworkPlan, Problem> {
-        Ok(self.checked(interface, wanted).await?.plan)
-    }
-
-    async fn change(&self, request: ChangeRequest) -> Result<Begun, Problem> {
-        self.begin(request).await
-    }
-
-    async fn confirm(&self, token: &str, arrived_on: Option<IpAddr>) -> Result<LastChange, Problem> {
-        let late = || {
-            Problem::new(
-                ProblemKind::NotFound,
-                "This confirmation is not valid (any more): it was used, or its time is over and the old settings are back.",
-            )
-            .hint("Look at the network page and apply the change again.")
-        };
-        let trial = self.under_trial().ok_or_else(late)?;
-        if !bool::from(trial.token.as_bytes().ct_eq(token.as_bytes())) {
-            return Err(late());
-        }
-        // The address may answer a moment before the network service calls it usable.
-        let mut stage = trial.stage.subscribe();
-        let ready = stage.wait_for(|stage| *stage != Stage::Applying);
-        if tokio::time::timeout(Duration::from_secs(15), ready).await.is_err() {
-            return Err(Problem::new(ProblemKind::Conflict, "The port is still taking the new settings.").hint("Try again in a few seconds."));
-        }
-        let _turn = self.turn.lock().await;
-        if *trial.stage.borrow() != Stage::Waiting || Instant::now() >= trial.deadline {
-            return Err(late());
-        }
-        let ports = self.seen().await?;
-        let present: Vec<IpAddr> =
-            ports.iter().filter(|p| p.interface.name == trial.interface).flat_map(|p| p.interface.addresses.iter().map(|a| a.address)).collect();
-        if !trial.doors.open(arrived_on, &present) {
-            let where_to: Vec<String> = trial.doors.fixed.iter().chain(&present).map(|ip| (self.console_url)(*ip)).collect();
-            return Err(Problem::new(
-                ProblemKind::Conflict,
-                "The confirmation did not come in on the new address, so it does not show that the box can be reached there.",
-            )
-            .hint(format!("Open {} and confirm there.", where_to.first().map_or("the console at its new address", String::as_str))));
-        }
-        match self.keep(&trial).await {
-            Ok(()) => Ok(self.finish(&trial, true, "The change was confirmed from its new address and is kept.".to_owned(), "network.confirm").await),
-            Err(problem) => {
-                if self.driver.roll_back(&trial.checkpoint).await.is_ok() {
-                    let sentence = format!("{} The old settings are back.", problem.full_text());
-                    self.finish(&trial, false, sentence, "network.confirm").await;
-                }
-                Err(problem)
-            }
-        }
-    }
-
-    async fn undo(&self) -> Result<LastChange, Problem> {
-        let none = || Problem::new(ProblemKind::NotFound, "No network change waits for a confirmation.").hint("There is nothing to undo.");
-        let _turn = self.turn.lock().await;
-        let trial = self.under_trial().filter(|trial| *trial.stage.borrow() != Stage::Over).ok_or_else(none)?;
-        trial.stage.send_replace(Stage::Over);
-        let outcome = self.driver.roll_back(&trial.checkpoint).await;
-        let sentence = match &outcome {
-            Ok(()) => "The change was undone; the old settings are back.".to_owned(),
-            Err(problem) => format!("{} The old settings come back by themselves when the time for the confirmation is over.", problem.full_text()),
-        };
-        Ok(self.finish(&trial, false, sentence, "network.undo").await)
-    }
-}
-
-impl NetworkRoom {
-    async fn begin(&self, request: ChangeRequest) -> Result<Begun, Problem> {
-        let seconds = request.window.as_secs();
-        if !CONFIRM_SECONDS.contains(&seconds) {
-            return Err(Problem::new(
-                ProblemKind::Invalid,
-                format!("{seconds} s is no time for a confirmation; {} to {} are allowed.", CONFIRM_SECONDS.start(), CONFIRM_SECONDS.end()),
-            )
-            .hint("60 suits most networks.")
-            .param("confirm"));
-        }
-        let _turn = self.turn.lock().await;
-        self.cleared().await?;
-        if let Some(trial) = self.under_trial() {
-            return Err(Problem::new(ProblemKind::Conflict, format!("A change of {} already waits for its confirmation.", trial.interface))
-                .hint("Confirm or undo it first; without a word it is undone by itself."));
-        }
-        let Checked { port, plan, others } = self.checked(&request.interface, &request.wanted).await?;
-        if plan.changes.is_empty() {
-            return Err(Problem::new(ProblemKind::Conflict, format!("{} already has these settings; nothing would change.", request.interface)));
-        }
-        self.nobody_has(&port, &request.wanted).await?;
-        let uuid = uuid()?;
-        let base = match &port.profile {
-            Some(profile) => Some(self.driver.settings(profile).await?),
-            None => None,
-        };
-        let settings = profile::build(base.as_ref(), &request.interface, &uuid, &request.wanted);
-        let checkpoint = self.driver.checkpoint(&port.device, request.window).await?;
-        let deadline = Instant::now() + request.window;
-        let record =
-            TrialRecord { interface: request.interface.clone(), checkpoint: checkpoint.to_string(), uuid, boot: boot_id(), begun: clock::now() };
-        let added = match self.remember(&record, &request.account).await {
-            Ok(()) => self.driver.add(&settings).await,
-            Err(problem) => Err(problem),
-        };
-        let new = match added {
-            Ok(new) => new,
-            Err(problem) => {
-                let _nothing_changed_yet = self.driver.roll_back(&checkpoint).await;
-                let _or_understood_at_the_next_start = self.store.write(|tx| settings::remove(tx, TRIAL)).await;
-                return Err(problem);
-            }
-        };
-        let token = token()?;
-        let trial = Arc::new(Trial {
-            interface: request.interface,
-            token: token.clone(),
-            doors: Doors::new(request.wanted.fixed(), &others, request.arrived_on),
-            deadline,
-            profile: new,
-            old: port.profile.clone(),
-            checkpoint,
-            account: request.account,
-            stage: watch::Sender::new(Stage::Applying),
-        });
-        self.set_trial(Some(trial.clone()));
-        if let Some(room) = self.me.upgrade() {
-            tokio::spawn(room.run(trial, port.device));
-        }
-        Ok(Begun { plan, token: Secret::new(token), window: request.window })
-    }
-
-    async fn remember(&self, record: &TrialRecord, account: &AccountId) -> Result<(), Problem> {
-        let text = serde_json::to_string(record).map_err(|cause| Problem::internal(format!("the trial cannot be recorded: {cause}.")))?;
-        let (account, subject) = (account.clone(), record.interface.clone());
-        self.store
-            .write(move |tx| {
-                settings::set(tx, TRIAL, &text)?;
-                let row = AuditRow {
-                    at: clock::now(),
-                    account: Some(account.clone()),
-                    action: "network.change",
-                    subject: Some(subject.clone()),
-                    outcome: "ok",
-                };
-                audit::insert(tx, &row)
-            })
-            .await?;
-        Ok(())
-    }
-}
-
-fn random<const N: usize>() -> Result<[u8; N], Problem> {
-    let mut bytes = [0u8; N];
-    getrandom::fill(&mut bytes).map_err(|cause| Problem::internal(format!("no random bytes: {cause}.")))?;
-    Ok(bytes)
-}
-
-fn token() -> Result<String, Problem> {
-    Ok(URL_SAFE_NO_PAD.encode(random::<24>()?))
-}
-
-/// A random UUID (version 4).
-fn uuid() -> Result<String, Problem> {
-    let mut b = random::<16>()?;
-    b[6] = (b[6] & 0x0f) | 0x40;
-    b[8] = (b[8] & 0x3f) | 0x80;
-    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    Ok(format!("{}-{}-{}-{}-{}", hex(&b[..4]), hex(&b[4..6]), hex(&b[6..8]), hex(&b[8..10]), hex(&b[10..])))
 }
 
 /// Names this start of the system.

@@ -63,6 +63,15 @@ pub fn profiles(objects: &Objects) -> Vec<OwnedObjectPath> {
     found
 }
 
+/// Whether a profile lies on the disk. What was only tried is kept below `/run`, where it outlives a restart of the network service.
+#[must_use]
+pub fn saved(objects: &Objects, profile: &OwnedObjectPath) -> bool {
+    let Some(properties) = objects.get(profile).and_then(|interfaces| interfaces.get(PROFILE)) else { return false };
+    let unsaved = properties.get("Unsaved").is_some_and(|v| matches!(&**v, Variant::Bool(true)));
+    let file = text(properties, "Filename").unwrap_or_default();
+    !unsaved && !file.is_empty() && !file.starts_with("/run/")
+}
+
 /// Paths of the checkpoints that wait for their end.
 #[must_use]
 pub fn checkpoints(objects: &Objects) -> Vec<OwnedObjectPath> {

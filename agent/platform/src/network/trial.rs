@@ -30,6 +30,8 @@ pub struct Found {
     pub checkpoint: bool,
     /// A profile with the new one's UUID is there.
     pub profile: bool,
+    /// That profile lies on the disk: only a confirmation puts it there.
+    pub saved: bool,
 }
 
 /// What is to be done about it.
@@ -46,10 +48,12 @@ pub enum Leftover {
 /// Decides about a change that an agent before this one began.
 #[must_use]
 pub const fn leftover(found: Found) -> Leftover {
-    match (found.same_boot && found.checkpoint, found.profile) {
-        (true, _) => Leftover::Undo,
-        (false, true) => Leftover::Kept,
-        (false, false) => Leftover::Undone,
+    match (found.same_boot && found.checkpoint, found.profile, found.saved) {
+        (true, _, _) => Leftover::Undo,
+        (false, true, true) => Leftover::Kept,
+        // The network service lost its checkpoint (it was restarted) and kept the profile, which nobody confirmed.
+        (false, true, false) => Leftover::Undo,
+        (false, false, _) => Leftover::Undone,
     }
 }
 
@@ -125,12 +129,18 @@ mod tests {
 
     #[test]
     fn a_restart_in_the_window_undoes_and_a_power_cut_is_understood() {
-        let found = |same_boot, checkpoint, profile| leftover(Found { same_boot, checkpoint, profile });
+        let found = |same_boot, checkpoint, profile| leftover(Found { same_boot, checkpoint, profile, saved: profile && !checkpoint });
         assert_eq!(found(true, true, true), Leftover::Undo);
         assert_eq!(found(true, true, false), Leftover::Undo);
         assert_eq!(found(true, false, true), Leftover::Kept);
         assert_eq!(found(true, false, false), Leftover::Undone);
         assert_eq!(found(false, true, false), Leftover::Undone, "a checkpoint of another start is not ours");
         assert_eq!(found(false, false, true), Leftover::Kept);
+    }
+
+    #[test]
+    fn a_profile_that_nobody_confirmed_is_not_kept_because_the_network_service_forgot_its_checkpoint() {
+        let stray = Found { same_boot: true, checkpoint: false, profile: true, saved: false };
+        assert_eq!(leftover(stray), Leftover::Undo);
     }
 }

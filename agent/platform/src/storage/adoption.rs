@@ -77,12 +77,12 @@ async fn run(room: &StorageRoom, task: &Task, by: &AccountId, plan: &AdoptionPla
     task.done("check");
 
     task.step("table");
-    write_table(room, &whole).await?;
+    write_table(room, plan, &whole).await?;
     task.done("table");
 
     task.step("format");
     let label = format!("{LABEL_LEAD}{}", hex(&random_bytes::<4>()));
-    let (part, uuid, size) = make_partition(room, &whole, &label).await?;
+    let (part, uuid, size) = make_partition(room, plan, &whole, &label).await?;
     task.done("format");
 
     task.step("record");
@@ -112,12 +112,13 @@ async fn run(room: &StorageRoom, task: &Task, by: &AccountId, plan: &AdoptionPla
     Ok(())
 }
 
-async fn write_table(room: &StorageRoom, whole: &str) -> Result<(), Problem> {
+async fn write_table(room: &StorageRoom, plan: &AdoptionPlan, whole: &str) -> Result<(), Problem> {
     let bus = room.bus().await?;
     let proxy = async { BlockProxy::builder(&bus).path(format!("{BLOCKS}{whole}")).build().await };
     let block = proxy.await.map_err(|cause: zbus::Error| said("reach the disk", &cause))?;
     let mut tries = 1;
     loop {
+        still(&room.objects().await?, plan, whole)?;
         match block.format("gpt", quietly([])).await {
             Ok(()) => return Ok(()),
             Err(cause) if tries < TRIES && lost_race(&cause) => {
@@ -130,14 +131,29 @@ async fn write_table(room: &StorageRoom, whole: &str) -> Result<(), Problem> {
     }
 }
 
+/// Whether the device of that name is still the disk that was agreed to. Asked before each write, first tries and later ones: names of
+/// devices are given anew when a disk is pulled and another one is plugged in.
+fn still(all: &Objects, plan: &AdoptionPlan, whole: &str) -> Result<(), Problem> {
+    let serial = all.drives.get(&plan.disk).and_then(|drive| drive.serial.as_deref());
+    if serial == Some(plan.serial.as_str()) && all.whole(&plan.disk).is_some_and(|block| block.name == whole) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        ProblemKind::Conflict,
+        format!("The disk with the serial number {} is gone, or is another device now. No other disk was written to.", plan.serial),
+    )
+    .hint("Leave it plugged in, and adopt it once more."))
+}
+
 /// Makes and formats the partition; its block's name, the UUID of its file system and its size.
-async fn make_partition(room: &StorageRoom, whole: &str, label: &str) -> Result<(String, String, u64), Problem> {
+async fn make_partition(room: &StorageRoom, plan: &AdoptionPlan, whole: &str, label: &str) -> Result<(String, String, u64), Problem> {
     let bus = room.bus().await?;
     let proxy = async { PartitionTableProxy::builder(&bus).path(format!("{BLOCKS}{whole}")).build().await };
     let table = proxy.await.map_err(|cause: zbus::Error| said("reach the disk", &cause))?;
     let mut tries = 1;
     loop {
         let wish = quietly([("label", Variant::from(label))]);
+        still(&room.objects().await?, plan, whole)?;
         match table.create_partition_and_format(0, 0, LINUX_DATA, "models", quietly([]), "ext4", wish).await {
             Ok(_) => return appears(room, whole, label).await,
             // The call may have lost only the race for its answer: what counts is what is on the disk.
@@ -150,7 +166,7 @@ async fn make_partition(room: &StorageRoom, whole: &str, label: &str) -> Result<
                 }
                 tracing::info!(whole, %cause, "formatting is tried again");
                 tries += 1;
-                write_table(room, whole).await?;
+                write_table(room, plan, whole).await?;
             }
             Err(cause) => return Err(said("format the disk", &cause)),
         }
@@ -201,6 +217,25 @@ mod tests {
         plug(&mut all, "vdc", &[part("ext4", "wm-2", "u2", &[])]);
         assert_eq!(made(&all, "vdb", "wm-1").map(|m| m.1), Some("u1".to_owned()));
         assert_eq!(made(&all, "vdb", "wm-2"), None);
+    }
+
+    #[test]
+    fn a_disk_that_was_swapped_in_the_middle_of_an_adoption_is_not_formatted() {
+        let mut all = Objects::default();
+        let key = plug(&mut all, "sdb", &[]);
+        let plan = AdoptionPlan { disk: key.clone(), serial: "S-sdb".to_owned(), confirm_serial: false, sentences: Vec::new() };
+        assert!(still(&all, &plan, "sdb").is_ok());
+        // It comes back under another name.
+        let mut moved = Objects::default();
+        moved.drives.insert(key.clone(), all.drives[&key].clone());
+        moved.blocks.insert("sdc".to_owned(), super::super::objects::Block { name: "sdc".to_owned(), ..all.blocks["sdb"].clone() });
+        assert!(still(&moved, &plan, "sdb").is_err());
+        // Another one has its name, and even its handle.
+        let mut other = all.clone();
+        other.drives.get_mut(&key).unwrap().serial = Some("S-other".to_owned());
+        let problem = still(&other, &plan, "sdb").unwrap_err();
+        assert!(problem.kind == ProblemKind::Conflict && problem.message.contains("S-sdb"), "{problem:?}");
+        assert!(still(&Objects::default(), &plan, "sdb").is_err());
     }
 
     #[test]

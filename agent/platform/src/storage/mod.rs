@@ -9,6 +9,7 @@ mod adoption;
 mod classify;
 mod decide;
 mod elsewhere;
+mod missing;
 mod objects;
 mod reunite;
 mod room;

@@ -93,8 +93,8 @@ impl Objects {
 
 fn drive(facts: &Properties<'_>) -> Drive {
     Drive {
-        model: facts.text("Model"),
-        vendor: facts.text("Vendor"),
+        model: facts.shown("Model"),
+        vendor: facts.shown("Vendor"),
         serial: facts.text("Serial"),
         wwn: facts.text("WWN"),
         bus: facts.text("ConnectionBus"),
@@ -113,7 +113,7 @@ fn block(name: &str, facts: &Properties<'_>) -> Block {
         drive: real(facts.path("Drive")).and_then(|d| key_of(&d, DRIVES)),
         usage: facts.text("IdUsage").unwrap_or_default(),
         kind: facts.text("IdType"),
-        label: facts.text("IdLabel"),
+        label: facts.shown("IdLabel"),
         uuid: facts.text("IdUUID"),
         links: facts.paths("Symlinks").iter().map(|p| p.display().to_string()).collect(),
         in_array: real(facts.path("MDRaidMember")).is_some(),
@@ -139,6 +139,15 @@ impl Properties<'_> {
             Variant::Str(text) => Some(text.trim().to_owned()).filter(|t| !t.is_empty()),
             _ => None,
         }
+    }
+
+    /// A text that whoever made the disk chose, and that people read before they say yes: without letters that steer a screen or turn the
+    /// ones after them around.
+    fn shown(&self, name: &str) -> Option<String> {
+        let steers =
+            |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+        let text: String = self.text(name)?.chars().filter(|c| !steers(*c)).take(128).collect();
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
     fn flag(&self, name: &str) -> bool {
@@ -235,6 +244,21 @@ pub(super) mod tests {
     }
 
     /// A disk `name` with drive key `KEY_<name>` and serial `S-<name>`, and its partitions.
+    #[test]
+    fn a_label_cannot_turn_the_question_around_that_it_is_shown_in() {
+        let name = "org.freedesktop.UDisks2.Block".to_owned();
+        let read = |label: &str| {
+            let facts = HashMap::from([("IdLabel".to_owned(), Variant::from(label).try_to_owned().unwrap())]);
+            let interfaces = HashMap::from([(OwnedInterfaceName::try_from(name.clone()).unwrap(), facts)]);
+            let all = Objects::read(&HashMap::from([(OwnedObjectPath::try_from(format!("{BLOCKS}sdb1")).unwrap(), interfaces)]));
+            all.blocks["sdb1"].label.clone()
+        };
+        assert_eq!(read("\u{202e}ksid metsys\u{1b}[2J\nOK").as_deref(), Some("ksid metsys[2JOK"));
+        assert_eq!(read("\u{200b}\u{202e}"), None);
+        assert_eq!(read(&"x".repeat(4096)).map(|label| label.len()), Some(128));
+        assert_eq!(read("Müller 模型").as_deref(), Some("Müller 模型"));
+    }
+
     pub(in super::super) fn plug(all: &mut Objects, name: &str, parts: &[Block]) -> String {
         let key = format!("KEY_{name}");
         let table = (!parts.is_empty()).then(|| "gpt".to_owned());

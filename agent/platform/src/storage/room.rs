@@ -34,13 +34,18 @@ use zbus::{Connection, MatchRule, MessageStream, Variant, connection, fdo::Objec
 
 use super::{
     adoption, classify, decide,
+    missing::{degraded, name_of},
     objects::Objects,
     reunite::{self, Found, mount_point},
-    udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said},
+    udisks::{BLOCKS, FilesystemProxy, NAME, ROOT, kind_of, quietly, said, too_slow},
 };
 
 /// Bounds connecting; calls themselves are not bounded, because formatting a large disk takes its time.
 const CONNECT: Duration = Duration::from_secs(20);
+/// A file system that takes longer is taken for broken: while it is waited for nothing else can be done to any disk.
+const MOUNTS: Duration = Duration::from_secs(60);
+/// The same for giving it back, which writes what memory holds.
+const UNMOUNTS: Duration = Duration::from_secs(180);
 /// Even without news the disks are looked at again this often.
 const TICK: Duration = Duration::from_secs(20);
 /// News within this time make one look.
@@ -95,6 +100,15 @@ impl StorageRoom {
         tokio::spawn(watch(Arc::downgrade(&room)));
         tokio::spawn(listen(room.news.clone(), Arc::downgrade(&room)));
         Ok(room)
+    }
+
+    /// The remembered disks as last seen.
+    ///
+    /// # Errors
+    /// Why they could not be looked at last time.
+    pub(super) fn volumes(&self) -> Result<Vec<Volume>, Problem> {
+        let picture = self.picture.load();
+        picture.trouble.clone().map_or_else(|| Ok(picture.volumes.clone()), Err)
     }
 
     /// The connection, made anew when the last one was lost.
@@ -191,7 +205,8 @@ impl StorageRoom {
     /// Mounts a block and says where. Mounted by somebody in between is fine.
     pub(super) async fn mount(&self, block: &str, options: &'static str) -> Result<PathBuf, Problem> {
         let filesystem = self.filesystem(block).await?;
-        let path = filesystem.mount(quietly([("options", Variant::from(options))])).await;
+        let mounting = filesystem.mount(quietly([("options", Variant::from(options))]));
+        let path = timeout(MOUNTS, mounting).await.map_err(|_| too_slow("mounted"))?;
         path.map(PathBuf::from).map_err(|cause| said("mount the disk", &cause))
     }
 
@@ -204,7 +219,8 @@ impl StorageRoom {
 
     async fn try_unmount(&self, block: &str) -> Result<(), Problem> {
         let filesystem = self.filesystem(block).await?;
-        match filesystem.unmount(quietly([])).await {
+        let gone = timeout(UNMOUNTS, filesystem.unmount(quietly([]))).await.map_err(|_| too_slow("unmounted"))?;
+        match gone {
             Ok(()) => Ok(()),
             Err(cause) if kind_of(&cause) == "NotMounted" => Ok(()),
             Err(cause) => Err(said("unmount the disk", &cause)),
@@ -244,7 +260,7 @@ impl Storage for StorageRoom {
             return Err(problem.clone());
         }
         let volumes: Vec<Volume> = picture.volumes.iter().map(|v| Volume { presence: measured(&v.presence), ..v.clone() }).collect();
-        let degraded = volumes.iter().filter_map(|v| degraded(&v.recorded, &v.presence)).collect();
+        let degraded = volumes.iter().filter_map(|v| degraded(&v.recorded, &v.presence)).map(|said| said.to_string()).collect();
         Ok(Overview { disks: picture.disks.clone(), volumes, degraded, elsewhere: false })
     }
 
@@ -330,22 +346,6 @@ fn place_of(volume: &Volume) -> Presence {
         Presence::Mounted { path, .. } => Presence::Mounted { path: path.clone(), free: None, total: None },
         other => other.clone(),
     }
-}
-
-/// The sentence of degraded mode for one disk; `None` when it is there, or not yet looked for.
-fn degraded(disk: &Recorded, presence: &Presence) -> Option<String> {
-    let name = name_of(disk);
-    match presence {
-        Presence::Mounted { .. } | Presence::Mounting => None,
-        Presence::Missing => {
-            Some(format!("{name} is missing: models on it cannot be loaded until it is plugged in again. Nothing is put in its place."))
-        }
-        Presence::Unusable { reason } => Some(format!("{name} cannot be used: {reason}")),
-    }
-}
-
-fn name_of(disk: &Recorded) -> String {
-    format!("{} (serial {})", disk.model.as_deref().unwrap_or("The model disk"), disk.serial)
 }
 
 fn no_bus(cause: &str) -> Problem {

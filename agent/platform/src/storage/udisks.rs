@@ -79,3 +79,9 @@ pub(super) fn said(what: &str, cause: &zbus::Error) -> Problem {
         .hint("Try again. If it stays so, the disk may be failing: try another one.")
         .retry_after(Duration::from_secs(10))
 }
+
+/// A call that did not come back in time. `done` completes "The disk was not …".
+pub(super) fn too_slow(done: &str) -> Problem {
+    Problem::new(ProblemKind::SystemService, format!("The disk was not {done} in time: it, or the disk manager, does not answer."))
+        .hint("Unplug it and plug it in again; if it stays so, restart the appliance.")
+}

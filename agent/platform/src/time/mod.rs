@@ -40,22 +40,20 @@ pub struct TimeRoom {
     bus: Arc<Bus>,
     store: Store,
     changes: Changes,
+    /// One change at a time, and none while the system is brought in line: of two admins at once system and store must follow the same one.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl TimeRoom {
     /// Opens the room and keeps the system as configured. What was never configured is left alone. Must be called inside a tokio runtime.
     #[must_use]
     pub fn start(bus: Arc<Bus>, store: Store, changes: Changes) -> Arc<Self> {
-        let room = Arc::new(Self { bus, store, changes });
+        let room = Arc::new(Self { bus, store, changes, turn: tokio::sync::Mutex::new(()) });
         let keeping = Arc::downgrade(&room);
         tokio::spawn(async move {
             let mut warned = false;
             while let Some(room) = keeping.upgrade() {
-                let outcome = match room.stored().await {
-                    Ok(Some(config)) => room.apply(&config).await,
-                    Ok(None) => Ok(()),
-                    Err(problem) => Err(problem),
-                };
+                let outcome = room.keep().await;
                 drop(room);
                 match outcome {
                     Ok(()) => tokio::time::sleep(KEEP).await,
@@ -70,6 +68,15 @@ impl TimeRoom {
             }
         });
         room
+    }
+
+    /// Brings the system in line with what is stored.
+    async fn keep(&self) -> Result<(), Problem> {
+        let _turn = self.turn.lock().await;
+        match self.stored().await? {
+            Some(config) => self.apply(&config).await,
+            None => Ok(()),
+        }
     }
 
     async fn stored(&self) -> Result<Option<TimeConfig>, Problem> {
@@ -212,6 +219,7 @@ impl Time for TimeRoom {
         if let TimeConfig::Ntp { servers } = &config {
             servers::check(servers)?;
         }
+        let _turn = self.turn.lock().await;
         self.apply(&config).await?;
         let subject = match &config {
             TimeConfig::Manual => "manual".to_owned(),
@@ -223,6 +231,7 @@ impl Time for TimeRoom {
 
     async fn set_clock(&self, to: Timestamp, account: &AccountId) -> Result<TimeDocument, Problem> {
         servers::check_moment(to)?;
+        let _turn = self.turn.lock().await;
         if self.stored().await?.unwrap_or_default() != TimeConfig::Manual {
             return Err(Problem::new(ProblemKind::Conflict, "The time comes from time servers, so it cannot be set by hand.")
                 .hint("Choose the clock set by hand first."));

@@ -24,7 +24,7 @@ pub(super) async fn unit(bus: &Connection, name: &str) -> Told<Unit> {
         let path: OwnedObjectPath = answer.body().deserialize()?;
         let get = async |interface: &str, property: &str| -> zbus::Result<OwnedVariant> {
             let answer = bus.call_method(Some(MANAGER), &*path, Some("org.freedesktop.DBus.Properties"), "Get", &(interface, property)).await?;
-            Ok(answer.body().deserialize()?)
+            answer.body().deserialize()
         };
         let state = get("org.freedesktop.systemd1.Unit", "ActiveState").await?;
         let restarts = get("org.freedesktop.systemd1.Service", "NRestarts").await?;

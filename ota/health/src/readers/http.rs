@@ -36,7 +36,11 @@ pub(super) async fn authority(patience: Duration) -> Told<Vec<u8>> {
     within(patience, async {
         let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], 80))).await.map_err(|e| format!("port 80: {e}"))?;
         let reply = ask(stream, Method::GET, "127.0.0.1", "/ca.crt", None).await?;
-        if reply.status == StatusCode::OK { Ok(reply.body.to_vec()) } else { Err(format!("port 80 answers {} instead of the certificate", reply.status)) }
+        if reply.status == StatusCode::OK {
+            Ok(reply.body.to_vec())
+        } else {
+            Err(format!("port 80 answers {} instead of the certificate", reply.status))
+        }
     })
     .await
 }
@@ -119,7 +123,13 @@ async fn within<T>(patience: Duration, work: impl Future<Output = Told<T>>) -> T
     timeout(patience, work).await.unwrap_or_else(|_| Err(format!("no answer within {} seconds", patience.as_secs())))
 }
 
-async fn ask(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, method: Method, host: &str, path: &str, json: Option<String>) -> Told<Reply> {
+async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: Method,
+    host: &str,
+    path: &str,
+    json: Option<String>,
+) -> Told<Reply> {
     let said = |e: hyper::Error| format!("{path}: {e}");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(said)?;
     let connection = tokio::spawn(connection);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use warden_domain::{
     clock,
     front::Front,
-    issue::{Check, Finding, IssueCode, Looked},
+    issue::{Check, Finding, IssueCode, Looked, Said},
 };
 
 /// A new one is made well before this; less means that making it fails.
@@ -18,11 +18,11 @@ fn decide(valid_until: Timestamp, now: Timestamp) -> Vec<Finding> {
     if left > DAYS * 86_400 {
         return Vec::new();
     }
-    let when = if left <= 0 { "has ended".to_owned() } else { format!("ends in {} days", left / 86_400) };
+    let said = if left <= 0 { Said::CertificateEnded {} } else { Said::CertificateEnding { days: left / 86_400 } };
     vec![Finding {
         code: IssueCode::CertificateEnding,
         subject: "front".to_owned(),
-        sentence: format!("The certificate of the encrypted port {when}, and no new one was made; browsers will refuse the console."),
+        said,
         hint: "Check that the clock is right, then restart the appliance: a new certificate is made at the start.".to_owned(),
         fix: None,
     }]
@@ -56,7 +56,7 @@ mod tests {
         let now = Timestamp::from_second(1_000_000_000).unwrap();
         let in_days = |days: i64| Timestamp::from_second(1_000_000_000 + days * 86_400).unwrap();
         assert!(decide(in_days(30), now).is_empty());
-        assert!(decide(in_days(3), now)[0].sentence.contains("ends in 3 days"));
-        assert!(decide(in_days(-1), now)[0].sentence.contains("has ended"));
+        assert!(decide(in_days(3), now)[0].said.to_string().contains("ends in 3 days"));
+        assert!(decide(in_days(-1), now)[0].said.to_string().contains("has ended"));
     }
 }

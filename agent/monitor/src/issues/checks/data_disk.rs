@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use warden_domain::{
-    issue::{Check, Finding, IssueCode, Looked},
+    issue::{Check, Finding, IssueCode, Looked, Said},
     units::Bytes,
 };
 
@@ -32,18 +32,18 @@ const fn none(total: Bytes) -> u64 {
 /// What is wrong with the disk. `was_low`: little room was found last time; the bar is then a quarter higher, so that a disk at the
 /// edge does not come and go.
 fn decide(room: Room, was_low: bool) -> Vec<Finding> {
-    let finding = |code, sentence: String, hint: &str| vec![Finding { code, subject: "data".into(), sentence, hint: hint.into(), fix: None }];
+    let finding = |code, said, hint: &str| vec![Finding { code, subject: "data".into(), said, hint: hint.into(), fix: None }];
     if room.is_image {
         return finding(
             IssueCode::DataDiskMissing,
-            "The data partition is not mounted, so no model can be read.".into(),
+            Said::DataDiskMissing {},
             "Restart the appliance. If it stays so, check that the disk is connected.",
         );
     }
     if room.read_only {
         return finding(
             IssueCode::DataDiskReadOnly,
-            "The disk with the models takes no writes: it is mounted read-only, as the kernel does after a disk fault.".into(),
+            Said::DataDiskReadOnly {},
             "Restart the appliance, so that the file system is checked. If it comes back, replace the disk.",
         );
     }
@@ -52,17 +52,9 @@ fn decide(room: Room, was_low: bool) -> Vec<Finding> {
     }
     let bar = if was_low { little(room.total) + little(room.total) / 4 } else { little(room.total) };
     if room.free.0 < none(room.total) {
-        finding(
-            IssueCode::DataDiskFull,
-            format!("The disk with the models is full: {} of {} are free. Downloads and logs fail.", room.free, room.total),
-            HINT_ROOM,
-        )
+        finding(IssueCode::DataDiskFull, Said::DataDiskFull { free: room.free, total: room.total }, HINT_ROOM)
     } else if room.free.0 < bar {
-        finding(
-            IssueCode::DataDiskNearlyFull,
-            format!("The disk with the models is nearly full: {} of {} are free.", room.free, room.total),
-            HINT_ROOM,
-        )
+        finding(IssueCode::DataDiskNearlyFull, Said::DataDiskNearlyFull { free: room.free, total: room.total }, HINT_ROOM)
     } else {
         Vec::new()
     }

@@ -1,7 +1,7 @@
 //! Whether alerts reach their receiver.
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, Fix, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, Fix, IssueCode, Looked, Said};
 use warden_store::{Store, alerts};
 
 /// Fewer tries than this are everyday hiccups.
@@ -11,11 +11,14 @@ fn decide(waiting: usize, tries: u32, said: Option<&str>) -> Vec<Finding> {
     if waiting == 0 || tries < TRIES {
         return Vec::new();
     }
-    let last = said.map_or_else(String::new, |said| format!(" The last try: {said}"));
+    let said = match said {
+        Some(said) => Said::AlertRefused { waiting, tries, said: said.to_owned() },
+        None => Said::AlertNotDelivered { waiting, tries },
+    };
     vec![Finding {
         code: IssueCode::AlertNotDelivered,
         subject: "webhook".to_owned(),
-        sentence: format!("Alerts do not reach their receiver: {waiting} wait, after {tries} tries.{last}"),
+        said,
         hint: "Check that the receiver runs and that its address in the alert settings is right.".to_owned(),
         fix: Some(Fix::SendAlerts),
     }]
@@ -49,6 +52,7 @@ mod tests {
         assert!(decide(1, 2, Some("503")).is_empty());
         assert!(decide(0, 9, None).is_empty());
         let found = decide(2, 4, Some("It answered 503."));
-        assert!(found[0].sentence.contains("2 wait") && found[0].sentence.contains("503"));
+        let said = found[0].said.to_string();
+        assert!(said.contains("2 wait") && said.contains("503"), "{said}");
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use warden_domain::{
     change::Topic,
     engine::{EnginePack, Engines, PackState},
-    issue::{Check, Finding, IssueCode, Looked},
+    issue::{Check, Finding, IssueCode, Looked, Said},
     model::{Model, Registry},
 };
 
@@ -19,14 +19,16 @@ fn decide(models: &[Model], packs: &[EnginePack]) -> Vec<Finding> {
         if found.iter().any(|f| f.subject == engine.as_str()) || mine.clone().any(usable) {
             continue;
         }
-        let why = match mine.peek().map(|pack| &pack.state) {
-            Some(PackState::Broken { message }) => message.clone(),
-            _ => "It is not installed.".to_owned(),
+        let (engine, model) = (engine.as_str().to_owned(), model.config.served_name.clone());
+        let subject = engine.clone();
+        let said = match mine.peek().map(|pack| &pack.state) {
+            Some(PackState::Broken { message }) => Said::EngineBroken { engine, model, why: message.clone() },
+            _ => Said::EngineNotInstalled { engine, model },
         };
         found.push(Finding {
             code: IssueCode::EngineMissing,
-            subject: engine.as_str().to_owned(),
-            sentence: format!("The engine {} is needed by {} and cannot be used. {why}", engine.as_str(), model.config.served_name),
+            subject,
+            said,
             hint: "Install a signed engine pack. On a development machine: make engine.".to_owned(),
             fix: None,
         });
@@ -87,7 +89,8 @@ mod tests {
     fn a_broken_engine_is_told_once_with_its_reason_however_many_models_need_it() {
         let found = decide(&[model(), model()], &[pack(PackState::Broken { message: "No file there.".into() })]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].sentence.contains("tiny") && found[0].sentence.contains("No file there."));
+        let said = found[0].said.to_string();
+        assert!(said.contains("tiny") && said.contains("No file there."), "{said}");
     }
 
     #[test]

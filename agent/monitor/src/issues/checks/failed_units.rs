@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 
 use super::{Appliance, not_the_appliance};
 use crate::facts::units::{FailedUnit, Units};
@@ -17,7 +17,7 @@ fn decide(failed: &[FailedUnit]) -> Vec<Finding> {
         Finding {
             code: IssueCode::UnitFailed,
             subject: unit.name.clone(),
-            sentence: format!("The system service {}{what} failed.", unit.name),
+            said: Said::UnitFailed { unit: format!("{}{what}", unit.name) },
             hint: "Restart the appliance when it is convenient. If it fails again, ask for support.".to_owned(),
             fix: None,
         }
@@ -56,7 +56,7 @@ mod tests {
     fn each_failed_service_is_named_and_a_flood_of_them_is_cut() {
         let unit = |n: usize| FailedUnit { name: format!("u{n}.service"), description: "Names of hosts".into() };
         let found = decide(&[unit(1)]);
-        assert_eq!(found[0].sentence, "The system service u1.service (Names of hosts) failed.");
+        assert_eq!(found[0].said.to_string(), "The system service u1.service (Names of hosts) failed.");
         assert_eq!(decide(&(0..40).map(unit).collect::<Vec<_>>()).len(), MOST);
     }
 }

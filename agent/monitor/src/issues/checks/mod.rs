@@ -27,7 +27,7 @@ use warden_domain::{
 };
 use warden_store::Store;
 
-use crate::facts::units::Units;
+use crate::facts::{boot::SECURE_BOOT, units::Units};
 
 /// Whether this is the appliance, with services and firmware of its own to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ pub(crate) fn all(sources: Sources) -> Vec<Arc<dyn Check>> {
         Arc::new(network::Network { addresses, watched }),
         Arc::new(failed_units::FailedUnits { appliance, units: units.clone() }),
         Arc::new(time_service::TimeService { appliance, units, time: time.clone() }),
-        Arc::new(time_sync::TimeSync { appliance, time }),
-        Arc::new(secure_boot::SecureBoot { appliance }),
+        Arc::new(time_sync::TimeSync { appliance, mark: time_sync::MARK.into(), time }),
+        Arc::new(secure_boot::SecureBoot { appliance, variable: SECURE_BOOT.into() }),
         Arc::new(certificate::Certificate { front }),
         Arc::new(delivery::Deliveries { store }),
     ]

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use warden_domain::{
     change::Topic,
-    issue::{Check, Finding, IssueCode, Looked},
+    issue::{Check, Finding, IssueCode, Looked, Said},
     model::{FileLook, Model, Registry},
 };
 
 fn decide(looks: &[(Model, FileLook)]) -> Vec<Finding> {
     let of = |(model, look): &(Model, FileLook)| {
-        let name = &model.config.served_name;
-        let (code, sentence, hint) = match look {
+        let name = model.config.served_name.clone();
+        let (code, said, hint) = match look {
             FileLook::Whole => return None,
             FileLook::Missing(why) => (
                 IssueCode::ModelFileMissing,
-                format!("The file of the model {name} cannot be used. {why}"),
+                Said::ModelFileMissing { model: name, why: why.clone() },
                 "Copy the file back to its place, or remove the model from the list.",
             ),
             FileLook::Changed { now } => (
                 IssueCode::ModelFileChanged,
-                format!("The file of the model {name} has {} bytes now; it had {} when the model was registered.", now.0, model.facts.size.0),
+                Said::ModelFileChanged { model: name, now: now.0, before: model.facts.size.0 },
                 "Copy the original file back. If the new file is wanted, remove the model from the list and add it again.",
             ),
         };
-        Some(Finding { code, subject: model.id.to_string(), sentence, hint: hint.into(), fix: None })
+        Some(Finding { code, subject: model.id.to_string(), said, hint: hint.into(), fix: None })
     };
     looks.iter().filter_map(of).collect()
 }
@@ -78,6 +78,7 @@ mod tests {
         ];
         let found = decide(&looks);
         assert_eq!(found.iter().map(|f| f.code).collect::<Vec<_>>(), [IssueCode::ModelFileMissing, IssueCode::ModelFileChanged]);
-        assert!(found[0].sentence.contains("/m does not exist") && found[1].sentence.contains("2048 bytes now; it had 1024"));
+        let said: Vec<String> = found.iter().map(|f| f.said.to_string()).collect();
+        assert!(said[0].contains("/m does not exist") && said[1].contains("2048 bytes now; it had 1024"), "{said:?}");
     }
 }

@@ -7,10 +7,13 @@ use warden_domain::{
     change::Topic,
     engine::{EnginePack, Engines, PackState},
     ids::ModelId,
-    issue::{Check, Finding, Fix, IssueCode, Looked},
+    issue::{Check, Finding, Fix, IssueCode, Looked, Said},
     model::{Model, ModelState, Registry, StateWord},
     replica::Serving,
 };
+
+/// Stands where no cause was seen.
+const NO_REASON: &str = "Nothing says why.";
 
 fn decide(models: &[Model], states: &BTreeMap<ModelId, ModelState>, packs: &[EnginePack]) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -18,15 +21,15 @@ fn decide(models: &[Model], states: &BTreeMap<ModelId, ModelState>, packs: &[Eng
         let Some(state) = states.get(&model.id) else { continue };
         // An engine in the making needs nobody: the model loads by itself when it is done.
         let coming = packs.iter().any(|pack| pack.engine == model.config.engine && matches!(pack.state, PackState::Building { .. }));
-        let (code, what, fix) = match state.state {
-            StateWord::Failed => (IssueCode::ModelFailed, "failed", Some(Fix::LoadModel(model.id.clone()))),
-            StateWord::Waiting if !coming => (IssueCode::ModelWaiting, "waits", None),
+        let reason = state.reason.as_ref();
+        let (name, why) = (model.config.served_name.clone(), reason.map_or_else(|| NO_REASON.to_owned(), |reason| reason.message.clone()));
+        let (code, said, fix) = match state.state {
+            StateWord::Failed => (IssueCode::ModelFailed, Said::ModelFailed { model: name, why }, Some(Fix::LoadModel(model.id.clone()))),
+            StateWord::Waiting if !coming => (IssueCode::ModelWaiting, Said::ModelWaiting { model: name, why }, None),
             _ => continue,
         };
-        let reason = state.reason.as_ref();
-        let sentence = format!("The model {} {what}. {}", model.config.served_name, reason.map_or("", |reason| reason.message.as_str()));
         let hint = reason.and_then(|reason| reason.hint.clone()).unwrap_or_else(|| "Look at the model's log, then load it again.".to_owned());
-        found.push(Finding { code, subject: model.id.to_string(), sentence: sentence.trim_end().to_owned(), hint, fix });
+        found.push(Finding { code, subject: model.id.to_string(), said, hint, fix });
     }
     found
 }
@@ -80,7 +83,7 @@ mod tests {
     fn a_dead_engine_is_told_with_its_reason_and_can_be_loaded_again_with_one_click() {
         let found = in_state(StateWord::Failed, &[]);
         assert_eq!(found[0].code, IssueCode::ModelFailed);
-        assert!(found[0].sentence.contains("tiny failed. The engine was killed."), "{}", found[0].sentence);
+        assert_eq!(found[0].said.to_string(), "The model tiny failed. The engine was killed.");
         assert_eq!(found[0].fix, Some(Fix::LoadModel(ModelId::from_stored("mdl_1"))));
     }
 

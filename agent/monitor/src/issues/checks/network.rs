@@ -3,25 +3,25 @@
 use std::{net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 
 use super::off_thread;
 use crate::facts::routes;
 
 fn decide(addresses: &[IpAddr], default_route: bool) -> Vec<Finding> {
-    let finding = |code, sentence: String, hint: &str| vec![Finding { code, subject: "network".into(), sentence, hint: hint.into(), fix: None }];
+    let finding = |code, said, hint: &str| vec![Finding { code, subject: "network".into(), said, hint: hint.into(), fix: None }];
     if addresses.is_empty() {
         return finding(
             IssueCode::NoNetworkAddress,
-            "No network interface has an address, so nobody can reach the box over the network.".into(),
+            Said::NoNetworkAddress {},
             "Check the cable and the DHCP server, or set a fixed address on the network page or the local screen.",
         );
     }
     if !default_route {
-        let own = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         return finding(
             IssueCode::NoDefaultRoute,
-            format!("The box has {own} but no gateway: other networks, time servers and downloads cannot be reached."),
+            Said::NoDefaultRoute { addresses },
             "Set a gateway on the network page. In a network without one, dismiss this issue.",
         );
     }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_missing_gateway_is_told_with_the_address_there_is() {
         let own: IpAddr = "10.0.2.15".parse().unwrap();
-        assert!(decide(&[own], false)[0].sentence.contains("10.0.2.15"));
+        assert!(decide(&[own], false)[0].said.to_string().contains("10.0.2.15"));
         assert!(decide(&[own], true).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use warden_domain::issue::{Check, Finding, IssueCode, Looked};
+use warden_domain::issue::{Check, Finding, IssueCode, Looked, Said};
 
 use super::off_thread;
 use crate::facts::disk::{self, Room};
@@ -23,13 +23,9 @@ fn decide(room: Room, was_low: bool) -> Vec<Finding> {
     if room.free.0 >= bar && !room.read_only {
         return Vec::new();
     }
-    let sentence = if room.read_only {
-        "The partition with settings and accounts takes no writes; no change can be kept.".to_owned()
-    } else {
-        format!("The partition with settings and accounts has {} of {} left. When it is full, no change can be kept.", room.free, room.total)
-    };
+    let said = if room.read_only { Said::StateDiskReadOnly {} } else { Said::StateDiskNearlyFull { free: room.free, total: room.total } };
     let hint = "Restart the appliance: logs are cut to their limit at the start. If it stays so, ask for support; do not erase anything there.";
-    vec![Finding { code: IssueCode::StateDiskNearlyFull, subject: "state".into(), sentence, hint: hint.into(), fix: None }]
+    vec![Finding { code: IssueCode::StateDiskNearlyFull, subject: "state".into(), said, hint: hint.into(), fix: None }]
 }
 
 /// Looks at the state folder's file system.

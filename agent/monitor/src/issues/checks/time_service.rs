@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use warden_domain::{
-    issue::{Check, Finding, Fix, IssueCode, Looked},
+    issue::{Check, Finding, Fix, IssueCode, Looked, Said},
     time::{Time, TimeConfig},
 };
 
@@ -19,7 +19,7 @@ fn decide(wanted: &TimeConfig, active: &str) -> Vec<Finding> {
     vec![Finding {
         code: IssueCode::TimeServiceStopped,
         subject: TIME_SERVICE.to_owned(),
-        sentence: format!("The service that keeps the clock does not run ({active}); the clock drifts, and certificates and logs with it."),
+        said: Said::TimeServiceStopped { state: active.to_owned() },
         hint: "Start it here. If the clock is to be set by hand, say so in the time settings.".to_owned(),
         fix: Some(Fix::StartTimeService),
     }]

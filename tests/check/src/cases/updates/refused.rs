@@ -174,7 +174,7 @@ pub fn freeze(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
         // What the box has seen tells it the time; then the channel stops being refreshed.
         let (release, _) = believed(site, "2.16.0", result)?;
         let frozen = site.publisher().channel(FOLDER);
-        let days_ago = |days: i64| (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * days)).to_string();
+        let days_ago = |days: i64| (warden_domain::clock::now() - jiff::SignedDuration::from_hours(24 * days)).to_string();
         super::forge::resign(&frozen, site.publisher().keys(), |_, stamp| {
             stamp["version"] = (stamp["version"].as_u64().unwrap_or(0) + 1).into();
             (stamp["issued"], stamp["expires"]) = (days_ago(30).into(), days_ago(16).into());

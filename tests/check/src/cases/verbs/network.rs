@@ -126,7 +126,7 @@ fn bad_gateway(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
         let token = apply(&admin, &fixed(NEW, 24, Some(NO_ROUTER)))?;
         if task.sabotage {
             for path in bench.checkpoints()? {
-                bench.destroy_checkpoint(&path)?;
+                bench.stop_checkpoint(&path)?;
             }
         }
         let new = bench.client(NEW);
@@ -214,6 +214,19 @@ fn agent_dies(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
         let late = confirm(&bench.client(OLD), &token)?;
         result.expect(late.status == 404, format!("its token is worth nothing ({})", late.status));
         result.expect(bench.checkpoints()?.is_empty(), "no checkpoint is left");
+
+        // Last the network service itself: it forgets its checkpoint, and keeps the new profile.
+        let admin = bench.admin()?;
+        let token = apply(&admin, &fixed(NEW, 24, Some(ROUTER)))?;
+        result.expect(bench.client(NEW).wait(TAKES).is_some(), format!("the box answers at {NEW} once more"));
+        let killed = Instant::now();
+        bench.root(&["/usr/bin/systemctl", "kill", "--signal=KILL", "NetworkManager.service"])?;
+        let back = bench.client(OLD).wait(Duration::from_secs(WINDOW_S + 30));
+        result.expect(back.is_some(), format!("a network service that is started anew: undone after {:.1} s", killed.elapsed().as_secs_f64()));
+        let late = confirm(&bench.client(OLD), &token)?;
+        result.expect(late.status == 404 || late.status == 409, format!("its token is worth nothing ({})", late.status));
+        let document = bench.admin()?.get("/api/network")?;
+        result.expect(document["last_change"]["kept"] == false, format!("the page says: {}", document["last_change"]["message"]));
         moves_for_good(bench, OLD, NEW, result)
     })
 }

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Whence, lseek};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use warden_vm::{BuilderRoot, Drive, Guest, Machine, quiet};
+use warden_vm::{BuilderRoot, Drive, Forward, Guest, Machine, quiet};
 
 use super::answer;
+use super::serves::{self, Served};
+use crate::agent::free_port;
 use crate::appliance::EMULATOR_STALL;
 use crate::images::work;
 use crate::result::CaseResult;
@@ -74,7 +76,7 @@ pub struct Three {
     pub answer_after: String,
     /// From power-on to power-off.
     pub install_seconds: f64,
-    again: bool,
+    started: Option<Started>,
 }
 
 /// The second start with the stick.
@@ -86,6 +88,7 @@ pub struct Again {
 }
 
 /// The start without the stick.
+#[derive(Clone)]
 pub struct Started {
     /// The initrd's word.
     pub slot: String,
@@ -95,6 +98,8 @@ pub struct Started {
     pub older_changed: bool,
     /// From power-on to the screen.
     pub seconds: f64,
+    /// What it did then, or why not.
+    pub served: Result<Served, String>,
 }
 
 /// A talk at the serial line.
@@ -161,7 +166,7 @@ impl Bench {
             disks.push((serial, path));
         }
         let before = disks.iter().map(|(_, path)| content(path)).collect::<Result<_, _>>()?;
-        Ok(Stand { builder: self.builder.clone(), folder, logs: self.logs.clone(), stick, disks, before, disks_first: false, runs: 0 })
+        Ok(Stand { builder: self.builder.clone(), folder, logs: self.logs.clone(), stick, disks, before, disks_first: false, ports: None, runs: 0 })
     }
 
     /// The machine with three disks, installed on once.
@@ -178,7 +183,7 @@ impl Bench {
             let installed = [0, 1, 2].map(|n| After { changed: seen.changed.get(n).copied().unwrap_or(true) });
             let first_result = stand.result()?;
             let answer_after = stand.answer_text()?;
-            self.three = Some(Three { stand, installed, first_result, answer_after, install_seconds: seen.seconds, again: false });
+            self.three = Some(Three { stand, installed, first_result, answer_after, install_seconds: seen.seconds, started: None });
         }
         self.three.as_mut().ok_or_else(|| "no machine".to_owned())
     }
@@ -188,14 +193,17 @@ impl Bench {
         let three = self.three(task, result)?;
         three.stand.remember()?;
         let seen = three.stand.run_to_its_end(task, quiet(60))?;
-        three.again = true;
         Ok(Again { changed: seen.changed, result: three.stand.result()? })
     }
 
-    /// The same machine without the stick.
+    /// The same machine without the stick, started once for all cases that ask.
     pub fn start_installed(&mut self, task: &Task) -> Result<Started, String> {
         let three = self.three.as_mut().ok_or("nothing is installed")?;
+        if let Some(started) = &three.started {
+            return Ok(started.clone());
+        }
         three.stand.remember()?;
+        three.stand.ports = Some((free_port()?, free_port()?));
         let begun = Instant::now();
         let mut guest = three.stand.power_on(task, false)?;
         let said = |e: warden_vm::VmError| e.to_string();
@@ -204,9 +212,15 @@ impl Bench {
         let slot = guest.wait("initrd: slot [^\n]*", Duration::from_secs(1)).map_err(said)?;
         let screen = screen.map_err(said)?;
         let seconds = begun.elapsed().as_secs_f64();
+        let run = three.stand.folder.join("run");
+        let ports = three.stand.ports.take().unwrap_or_default();
+        let served = serves::serve(&mut guest, &self.builder, &run, ports, task);
+        three.stand.keep_serial(&guest, task);
         guest.power_off(quiet(40)).map_err(said)?;
         let older_changed = three.stand.changes()?.last().copied().unwrap_or(true);
-        Ok(Started { slot, screen, older_changed, seconds })
+        let started = Started { slot, screen, older_changed, seconds, served };
+        three.started = Some(started.clone());
+        Ok(started)
     }
 
     /// A person at the serial line, with a small and a large disk.
@@ -252,6 +266,8 @@ pub struct Stand {
     before: Vec<String>,
     /// The firmware tries the disks before the stick.
     pub disks_first: bool,
+    /// Ports of this host that lead to the guest's 443 and 80; with them comes a controller for sticks.
+    ports: Option<(u16, u16)>,
     runs: u32,
 }
 
@@ -274,7 +290,12 @@ impl Stand {
             let order = if *serial == "TARGET2" { 1 } else { n + 2 };
             drives.push(Drive { boot_order: Some(order), ..Drive::new(path, serial) });
         }
-        Machine::from_drives(drives)
+        let mut machine = Machine::from_drives(drives);
+        if let Some((encrypted, plain)) = self.ports {
+            machine.sockets_for_disks = true;
+            machine.forwards.extend([Forward { host: encrypted, guest: 443 }, Forward { host: plain, guest: 80 }]);
+        }
+        machine
     }
 
     /// Switches the machine on and waits until its installer or its screen says something. A machine whose emulated timers stand still

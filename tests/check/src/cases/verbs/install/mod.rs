@@ -4,12 +4,15 @@
 //! The deliberate break swaps the serial numbers of two disks, so that the installer picks the first disk instead of the second.
 
 mod bench;
+mod serves;
 
 use warden_vm::quiet;
 
 use bench::{Bench, Blank, bench};
+use serves::MAC;
 
 use crate::cases::{Case, Tier, case};
+use crate::console::ADMIN;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 
@@ -26,13 +29,14 @@ pub const CASES: &[Case] = &[
     case("install-power-cut", Tier::Vm, power_cut),
 ];
 
-/// Hash of a password that nobody signs in with here; with an administrator the screen shows no claim code.
-const PHC: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAI";
+/// Hash of [`PASSWORD`](crate::console::PASSWORD), as an owner makes it beforehand.
+const PHC: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$QKHrg5tayLGcN+Y0HVPNaBqykOVLUxlMkZycXE1uWRM";
 
 fn answer(serial: &str) -> String {
     format!(
         "# For the test.\ninstall_id = \"box-7\"\nhostname = \"box-7\"\n[target]\nserial = \"{serial}\"\n\
-         [admin]\nusername = \"ops\"\npassword_hash = \"{PHC}\"\n"
+         [network]\nmac = \"{MAC}\"\naddress = \"10.0.2.15/24\"\ngateway = \"10.0.2.2\"\ndns = [\"10.0.2.3\"]\n\
+         [admin]\nusername = \"{ADMIN}\"\npassword_hash = \"{PHC}\"\n"
     )
 }
 
@@ -53,10 +57,29 @@ fn second_disk(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
     result.expect(told["outcome"] == "installed", format!("the result on the stick says installed ({}, {})", told["outcome"], told["failure"]));
     result.expect(told["disk"]["serial"] == "TARGET2" && told["install_id"] == "box-7", format!("it names disk and installation ({})", told["disk"]));
     let steps = told["steps"]["steps"].as_array().map_or(0, |steps| steps.iter().filter(|s| s["state"] == "done").count());
-    result.expect(steps == 9, format!("it lists every step as done ({steps} of 9)"));
+    result.expect(steps == 10, format!("it lists every step as done ({steps} of 10)"));
+    let engines = told["engines"].as_array().cloned().unwrap_or_default();
+    result.expect(engines.len() == 1, format!("it names the engine that came along ({})", told["engines"]));
     result.expect(!seen.answer_after.contains("argon2id"), "the password hash is gone from the answer file");
     result.figure("install_s", seen.install_seconds);
     result.note(format!("installed and switched off {:.0} s after power-on", seen.install_seconds));
+    if first || !second {
+        // Not the disk that was asked for: there is nothing to start.
+        return Ok(());
+    }
+    let started = bench.start_installed(task)?;
+    let served = started.served.map_err(|cause| format!("the installed box does not serve: {cause}"))?;
+    let pack = &served.packs["packs"][0];
+    result.expect(pack["state"] == "ready", format!("the engine pack of the stick is ready on the box ({pack})"));
+    let answered = &served.answer["usage"]["completion_tokens"];
+    result.expect(answered.as_u64().is_some_and(|count| count > 0), format!("a model loaded with it answers a chat request ({answered} tokens)"));
+    let port = &served.ports["interfaces"][0];
+    let fixed = &port["config"]["ipv4"];
+    result.expect(
+        fixed["method"] == "static" && fixed["address"] == "10.0.2.15" && fixed["gateway"] == "10.0.2.2" && port["config"]["dns"][0] == "10.0.2.3",
+        format!("the port has the settings of the answer file, and the console shows them ({})", port["config"]),
+    );
+    result.figure("first_answer_s", served.seconds);
     Ok(())
 }
 

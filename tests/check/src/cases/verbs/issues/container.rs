@@ -44,7 +44,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<BT
     let container = boot(&root, folder.path(), &task.log)?;
     // Only this thread joins the container's network; what it starts is there as well.
     std::thread::scope(|scope| {
-        let inside = scope.spawn(|| watch(&container, &task.log, result));
+        let inside = scope.spawn(|| watch(&container, folder.path(), &task.log, result));
         let seen = inside.join().unwrap_or_else(|_| Err("the watcher inside the container broke off".to_owned()));
         for unit in ["warden-agent.service", TIME] {
             if let Ok(journal) = container.run_as("root", &["/usr/bin/journalctl", "--no-pager", "--lines=60", "--unit", unit]) {
@@ -101,7 +101,7 @@ fn edited(root: &Path, path: &str, pieces: &[(&str, &str)]) -> Result<String, St
     Ok(text)
 }
 
-fn watch(container: &Container, log: &CaseLog, result: &mut CaseResult) -> Result<BTreeSet<String>, String> {
+fn watch(container: &Container, folder: &Path, log: &CaseLog, result: &mut CaseResult) -> Result<BTreeSet<String>, String> {
     let network = format!("/proc/{}/ns/net", container.init_pid());
     let network = File::open(&network).map_err(|e| format!("{network}: {e}"))?;
     setns(network, CloneFlags::CLONE_NEWNET).map_err(|e| format!("the container's network cannot be joined: {e}"))?;
@@ -138,6 +138,16 @@ fn watch(container: &Container, log: &CaseLog, result: &mut CaseResult) -> Resul
         active = root(&["/usr/bin/systemctl", "is-active", TIME])?;
     }
     result.expect(active == "active", format!("one click started the time service ({active})"));
+
+    // What the initrd leaves when it gives a slot up; the record is all that the running system ever sees of it.
+    let record = folder.join("state/boot/fallback.json");
+    let told = |e: std::io::Error| format!("{}: {e}", record.display());
+    let fall_back = || {
+        std::fs::create_dir_all(folder.join("state/boot")).map_err(told)?;
+        let text = br#"{"from_slot": "b", "reason": "started 3 times without being confirmed", "at_boot": "0"}"#;
+        warden_durable::write(&record, text).map_err(told)
+    };
+    watch.caused(result, "boot_fell_back", "", fall_back, |_, _| std::fs::remove_file(&record).map_err(told))?;
 
     let no_gateway = || ip("route del default", log);
     watch.caused(result, "no_default_route", "network", no_gateway, |_, _| ip(&format!("route add default via {GATEWAY}"), log))?;

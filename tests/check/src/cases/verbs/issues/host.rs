@@ -1,6 +1,7 @@
 //! Conditions of disks, models, engines and alerts: a real agent on this machine, with small disks in memory and the genuine engine.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +12,7 @@ use super::receiver::Receiver;
 use super::small_disk::SmallDisk;
 use super::watch::Watch;
 use crate::agent::{AgentSetup, AgentUnderTest, free_port};
+use crate::command;
 use crate::console::Console;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
@@ -47,6 +49,8 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<BT
     console.expect("POST", "/api/alerts/test", None, &[202])?;
 
     disks(&mut watch, &data, &state, result)?;
+    let image = empty_image(stage, task, home.path())?;
+    watch.caused(result, "data_disk_missing", "data", || data.cover(&image), |_, _| data.uncover())?;
     engines(&mut watch, &mut agent, &id, result)?;
     model(&mut watch, &agent, &id, result)?;
     files(&mut watch, &file, &id, result)?;
@@ -87,6 +91,19 @@ fn disks(watch: &mut Watch<'_>, data: &SmallDisk, state: &SmallDisk, result: &mu
     watch.caused(result, "data_disk_full", "data", || data.leave_free(5), |_, _| data.empty())?;
     watch.caused(result, "data_disk_read_only", "data", || data.read_only(true), |_, _| data.read_only(false))?;
     watch.caused(result, "state_disk_nearly_full", "state", || state.leave_free(70), |_, _| state.empty())
+}
+
+/// An image as the system's root is one, with nothing in it.
+fn empty_image(stage: &mut Stage, task: &Task, home: &Path) -> Result<PathBuf, String> {
+    let (images, places) = stage.images();
+    let builder = images.builder(places, &task.log)?;
+    let folder = home.join("image");
+    std::fs::create_dir_all(folder.join("empty")).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let image = folder.join("empty.squashfs");
+    let mut make = builder.command("mksquashfs", &[&folder]);
+    make.arg(folder.join("empty")).arg(&image).args(["-noappend", "-quiet", "-no-progress"]);
+    command::run_ok("making an empty image", make, Duration::from_secs(60), &task.log)?;
+    Ok(image)
 }
 
 /// The engine's record goes away: first while a model is only registered, then, over a restart, while it is wanted.

@@ -36,6 +36,26 @@ impl SmallDisk {
         command::run_ok("remounting the small disk", mount, Duration::from_secs(20), &self.log).map(drop)
     }
 
+    /// Lays an image of a system over it, as if the data partition were not mounted and the folder showed the root's own.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be mounted.
+    pub fn cover(&self, image: &Path) -> Result<(), String> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "squashfs", "-o", "loop,ro"]).arg(image).arg(&self.at);
+        command::run_ok("mounting an image over the small disk", mount, Duration::from_secs(20), &self.log).map(drop)
+    }
+
+    /// Takes the image away.
+    ///
+    /// # Errors
+    /// A sentence when something uses it.
+    pub fn uncover(&self) -> Result<(), String> {
+        let mut umount = Command::new("umount");
+        umount.arg(&self.at);
+        command::run_ok("unmounting the image", umount, Duration::from_secs(20), &self.log).map(drop)
+    }
+
     /// Writes a file so that only this share of the disk, in thousandths, stays free.
     ///
     /// # Errors

@@ -158,11 +158,12 @@ impl Bench {
         Ok(ran.stdout.split('"').filter(|part| part.starts_with('/')).map(str::to_owned).collect())
     }
 
-    /// Takes a checkpoint away behind the agent's back: the deliberate break.
-    pub fn destroy_checkpoint(&self, path: &str) -> Result<(), String> {
+    /// Takes a checkpoint's end away behind the agent's back, so that nothing is undone: the deliberate break.
+    pub fn stop_checkpoint(&self, path: &str) -> Result<(), String> {
         let name = "org.freedesktop.NetworkManager";
-        let ran = self.root(&["/usr/bin/busctl", "call", name, "/org/freedesktop/NetworkManager", name, "CheckpointDestroy", "o", path])?;
-        if ran.status == Some(0) { Ok(()) } else { Err(format!("the checkpoint {path} could not be taken away: {}", ran.stderr)) }
+        let call = ["/usr/bin/busctl", "call", name, "/org/freedesktop/NetworkManager", name, "CheckpointAdjustRollbackTimeout", "ou", path, "0"];
+        let ran = self.root(&call)?;
+        if ran.status == Some(0) { Ok(()) } else { Err(format!("the time of the checkpoint {path} could not be taken away: {}", ran.stderr)) }
     }
 
     /// Profiles that lie on the disk.

@@ -387,8 +387,11 @@ fn blank(path: &Path, size: u64) -> Result<(), String> {
     File::create(path).and_then(|file| file.set_len(size)).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// A stick with one FAT partition, the tiny model and its SHA-256 on it.
-fn make_stick(builder: &BuilderRoot, run_dir: &Path, log: &CaseLog) -> Result<(), String> {
+/// A stick with one FAT partition, the tiny model and its SHA-256 on it: the file [`STICK`] in `run_dir`.
+///
+/// # Errors
+/// A sentence with what a tool said.
+pub fn make_stick(builder: &BuilderRoot, run_dir: &Path, log: &CaseLog) -> Result<(), String> {
     use sha2::{Digest, Sha256};
     let stick = run_dir.join(STICK);
     blank(&stick, STICK_SIZE)?;

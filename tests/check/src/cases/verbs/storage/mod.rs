@@ -4,7 +4,7 @@
 //! a stick is imported from, the disk stays away for a start, and comes back late. Each case makes what it needs when it is run alone.
 
 mod adopt;
-mod bench;
+pub mod bench;
 mod refused;
 mod stick;
 mod without;

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use warden_vm::quiet;
 
 use super::bench::{self, BLANK, Bench, Held, MODELS};
-use crate::console::{short, state_word};
+use crate::console::{Console, short, state_word};
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 
@@ -19,6 +20,26 @@ fn started_without(held: &mut Held) -> Result<String, String> {
         Bench::power_cycle(held, &[BLANK])?;
     }
     Ok(id)
+}
+
+/// Looks until the issue about the disk is open, or over.
+fn issue_is_open(console: &Console, wanted: bool, limit: Duration) -> Result<Value, String> {
+    let begun = Instant::now();
+    loop {
+        let list = console.expect("POST", "/api/issues/check", None, &[200])?.json();
+        let open = list["open"].as_array().into_iter().flatten().find(|issue| issue["code"] == "model_disk_missing").cloned();
+        if open.is_some() == wanted {
+            return Ok(open.unwrap_or_default());
+        }
+        if begun.elapsed() > limit {
+            return Err(format!(
+                "the issue model_disk_missing is {} after {} s: {list}",
+                if wanted { "not there" } else { "still there" },
+                limit.as_secs()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// `disk-missing`
@@ -40,7 +61,12 @@ pub fn missing(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
     let blank = bench::disk_of(&document, BLANK).unwrap_or_default();
     result.expect(blank["role"] == "blank", format!("the other disk is still offered as blank ({})", blank["role"]));
     let console = machine.console()?;
-    for page in ["/ui/", "/ui/storage"] {
+    let begun = Instant::now();
+    let issue = issue_is_open(&console, true, quiet(40))?;
+    result.figure("issue_after_seconds", begun.elapsed().as_secs_f64());
+    let sentence = issue["sentence"].as_str().unwrap_or_default();
+    result.expect(sentence.contains("missing") && sentence.contains(MODELS), format!("it is an issue: {sentence}"));
+    for page in ["/ui/", "/ui/issues", "/ui/storage"] {
         result.expect(console.page(page)?.contains(MODELS), format!("{page} says it in a sentence"));
     }
     let model = console.model(&id)?;
@@ -83,6 +109,7 @@ pub fn late(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
         format!("picked up {:.1} s after it was plugged in; degraded mode is over", took.as_secs_f64()),
     );
     let console = machine.console()?;
+    issue_is_open(&console, false, quiet(20))?;
     loop {
         let model = console.model(&id)?;
         match state_word(&model) {

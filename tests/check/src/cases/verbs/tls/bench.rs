@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use warden_vm::{Container, ContainerSpec, Neighbour, Ran};
+use warden_vm::{Container, ContainerSpec, Lan, Ran};
 
 use super::shake::shake;
 use crate::console::Console;
@@ -29,7 +29,7 @@ pub struct Bench {
     /// The box.
     pub container: Container,
     /// The neighbour.
-    pub lan: Neighbour,
+    pub lan: Lan,
     folder: tempfile::TempDir,
     log: CaseLog,
 }
@@ -48,7 +48,7 @@ impl Bench {
         open_to_all(folder.path()).map_err(said)?;
         let spec = ContainerSpec { root: root.clone(), run_dir: folder.path().to_path_buf(), binds: Vec::new() };
         let container = Container::boot(&spec, UP).map_err(|e| e.to_string())?;
-        let lan = Neighbour::join(&container, false).map_err(|e| e.to_string())?;
+        let lan = Lan::beside(&container).map_err(|e| e.to_string())?;
         task.log.line(format!("a box with {} is up after {:.1} s", root.display(), container.age().as_secs_f64()));
         stage.machine_took_part(MachineEvidence {
             flavour: "container".to_owned(),
@@ -70,7 +70,7 @@ impl Bench {
     fn wait_up(&self) -> Result<(), String> {
         let started = Instant::now();
         loop {
-            let named = |authority: String| shake((Neighbour::BOX_V4, 443).into(), "warden.local", &authority, &[]);
+            let named = |authority: String| shake((Lan::BOX_V4, 443).into(), "warden.local", &authority, &[]);
             match self.within(|| door().authority().and_then(named)) {
                 Ok(_) => return Ok(()),
                 Err(last) if started.elapsed() > UP => return Err(format!("the neighbour sees no certificate for warden.local; last: {last}")),
@@ -162,7 +162,7 @@ impl Bench {
 
 /// The box's addresses as the neighbour uses them.
 pub fn door() -> FrontDoor {
-    FrontDoor { encrypted: format!("https://{}", Neighbour::BOX_V4), plain: format!("http://{}", Neighbour::BOX_V4) }
+    FrontDoor { encrypted: format!("https://{}", Lan::BOX_V4), plain: format!("http://{}", Lan::BOX_V4) }
 }
 
 /// The image's root tree.

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use warden_vm::{INTERFACE, Neighbour};
+use warden_vm::{INTERFACE, Lan};
 
 use super::bench::{Bench, door};
 use super::shake::{self, Shaken, shake};
@@ -74,19 +74,19 @@ pub fn authority(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Res
 
     let names = ["10.77.0.2", "warden", "warden.local", "localhost", "127.0.0.1"];
     for name in names {
-        let seen = bench.within(|| shake(port(Neighbour::BOX_V4), name, &authority, &["h2", "http/1.1"]));
+        let seen = bench.within(|| shake(port(Lan::BOX_V4), name, &authority, &["h2", "http/1.1"]));
         result.expect(
             seen.as_ref().is_ok_and(|(seen, _)| seen.protocol == "h2" && seen.version == "TLSv1_3"),
             format!("443 is believed as {name}, speaks TLS 1.3 and HTTP/2 ({})", told_of(&seen)),
         );
     }
-    let over_v6 = bench.within(|| shake(port(Neighbour::BOX_V6), "fd77::2", &authority, &["http/1.1"]));
+    let over_v6 = bench.within(|| shake(port(Lan::BOX_V6), "fd77::2", &authority, &["http/1.1"]));
     result.expect(over_v6.as_ref().is_ok_and(|(seen, _)| seen.protocol == "http/1.1"), format!("and over IPv6 ({})", told_of(&over_v6)));
     for name in ["evil.example", "10.77.0.3", "warden.local.evil.example"] {
-        let seen = bench.within(|| shake(port(Neighbour::BOX_V4), name, &authority, &[]));
+        let seen = bench.within(|| shake(port(Lan::BOX_V4), name, &authority, &[]));
         result.expect(seen.is_err(), format!("443 is not believed as {name} ({})", told_of(&seen)));
     }
-    let seen = bench.within(|| shake(port(Neighbour::BOX_V4), "10.77.0.2", SOMEBODY_ELSE, &[]));
+    let seen = bench.within(|| shake(port(Lan::BOX_V4), "10.77.0.2", SOMEBODY_ELSE, &[]));
     result.expect(seen.is_err(), format!("who trusts somebody else's authority does not believe it ({})", told_of(&seen)));
     let clear = Http::new("http://10.77.0.2:443", Duration::from_secs(5));
     let spoken = bench.within(|| Ok(clear.get("/healthz"))).unwrap_or_else(Err);
@@ -127,7 +127,7 @@ pub fn authority(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Res
 
 /// The certificate shown now.
 fn leaf(bench: &Bench, authority: &str) -> Result<Vec<u8>, String> {
-    bench.within(|| shake(port(Neighbour::BOX_V4), "10.77.0.2", authority, &["http/1.1"])).map(|(seen, _)| seen.leaf)
+    bench.within(|| shake(port(Lan::BOX_V4), "10.77.0.2", authority, &["http/1.1"])).map(|(seen, _)| seen.leaf)
 }
 
 /// `tls-rename`: names and addresses change, the certificate follows, open connections go on.
@@ -135,15 +135,15 @@ pub fn rename(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
     let bench = Bench::boot(stage, task, |_| Ok(()))?;
     let authority = bench.authority()?;
     let console = bench.claimed()?;
-    let (first, mut open) = bench.within(|| shake(port(Neighbour::BOX_V4), "warden.local", &authority, &["http/1.1"]))?;
-    let refused = bench.within(|| shake(port(Neighbour::BOX_V4), "attic.local", &authority, &[]));
+    let (first, mut open) = bench.within(|| shake(port(Lan::BOX_V4), "warden.local", &authority, &["http/1.1"]))?;
+    let refused = bench.within(|| shake(port(Lan::BOX_V4), "attic.local", &authority, &[]));
     result.expect(refused.is_err(), format!("the new name is not believed before ({})", told_of(&refused)));
 
     bench.rename("attic")?;
-    let seconds = believed(&bench, &authority, Neighbour::BOX_V4.into(), "attic.local")?;
+    let seconds = believed(&bench, &authority, Lan::BOX_V4.into(), "attic.local")?;
     result.figure("rename_s", seconds);
     result.expect(seconds <= 10.0, format!("{seconds:.1} s after the host name changed, the certificate is for the new one"));
-    let old = bench.within(|| shake(port(Neighbour::BOX_V4), "warden.local", &authority, &[]));
+    let old = bench.within(|| shake(port(Lan::BOX_V4), "warden.local", &authority, &[]));
     result.expect(old.is_err(), "the old name is no longer believed");
     let second = leaf(&bench, &authority)?;
     result.expect(second != first.leaf && bench.authority()? == authority, "it is another certificate of the same authority");
@@ -161,7 +161,7 @@ pub fn rename(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
     let names = json!({"names": ["LLM.Example.org"]});
     let answer = bench.within(|| console.expect("PUT", "/api/tls", Some(&names), &[200]))?.json();
     result.expect(answer["config"]["names"] == json!(["llm.example.org"]), format!("a name is taken in its plain form ({})", answer["config"]));
-    let named = bench.within(|| shake(port(Neighbour::BOX_V4), "llm.example.org", &authority, &[]));
+    let named = bench.within(|| shake(port(Lan::BOX_V4), "llm.example.org", &authority, &[]));
     result.expect(named.is_ok(), format!("the certificate is for the admin's name when the call answers ({})", told_of(&named)));
     let refusal = bench.within(|| console.call("PUT", "/api/tls", Some(&json!({"names": ["https://llm.example.org/"]}))))?;
     result.expect(
@@ -169,7 +169,7 @@ pub fn rename(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
         format!("what is no name is refused with a way out (status {})", refusal.status),
     );
     bench.root_ok(&["/usr/bin/systemctl", "restart", "warden-agent.service"])?;
-    let kept = bench.within(|| shake(port(Neighbour::BOX_V4), "llm.example.org", &authority, &[]));
+    let kept = bench.within(|| shake(port(Lan::BOX_V4), "llm.example.org", &authority, &[]));
     result.expect(kept.is_ok(), "the admin's name is kept over a restart");
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use warden_vm::Neighbour;
+use warden_vm::Lan;
 
 use super::bench::Bench;
 use super::certificate::connects;
@@ -53,7 +53,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
         socket.set_read_timeout(Some(Duration::from_secs(1))).map_err(|e| e.to_string())?;
         Ok(socket)
     })?;
-    let addresses = [IpAddr::from(Neighbour::BOX_V4), IpAddr::from(Neighbour::BOX_V6)];
+    let addresses = [IpAddr::from(Lan::BOX_V4), IpAddr::from(Lan::BOX_V6)];
     for port in ASTRAY {
         let within = inside(&bench, || Ok(connects((Ipv4Addr::LOCALHOST, port).into())))?;
         result.expect(within, format!("inside, port {port} answers, so the probe can tell"));
@@ -78,7 +78,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     result.expect(deaf.recv(&mut word).is_ok(), "inside, a datagram arrives on port 9090");
     bench.within(|| {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).map_err(|e| e.to_string())?;
-        socket.send_to(b"x", (Neighbour::BOX_V4, 9_090)).map_err(|e| e.to_string())
+        socket.send_to(b"x", (Lan::BOX_V4, 9_090)).map_err(|e| e.to_string())
     })?;
     result.expect(deaf.recv(&mut word).is_err(), "the neighbour's datagram does not");
     drop(listeners);
@@ -115,7 +115,7 @@ fn name_on_the_network(bench: &Bench, result: &mut CaseResult) -> Result<(), Str
     while started.elapsed() < Duration::from_secs(20) {
         match bench.within(|| Ok(ask_mdns())) {
             Ok(Ok(address)) => {
-                result.expect(address == Neighbour::BOX_V4, format!("the neighbour asks the network for warden.local and hears {address}"));
+                result.expect(address == Lan::BOX_V4, format!("the neighbour asks the network for warden.local and hears {address}"));
                 return Ok(());
             }
             Ok(Err(cause)) | Err(cause) => last = cause,
@@ -131,7 +131,7 @@ fn ask_mdns() -> Result<Ipv4Addr, String> {
     let said = |e: std::io::Error| format!("multicast DNS: {e}");
     let group = Ipv4Addr::new(224, 0, 0, 251);
     let socket = UdpSocket::bind(("0.0.0.0", 5353)).map_err(said)?;
-    socket.join_multicast_v4(&group, &Neighbour::NEIGHBOUR_V4).map_err(said)?;
+    socket.join_multicast_v4(&group, &Lan::NEIGHBOUR_V4).map_err(said)?;
     socket.set_multicast_loop_v4(false).map_err(said)?;
     socket.set_read_timeout(Some(Duration::from_millis(500))).map_err(said)?;
     let question = b"\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x06warden\x05local\x00\x00\x01\x00\x01";
@@ -162,7 +162,7 @@ fn answer(packet: &[u8]) -> Option<Ipv4Addr> {
 
 /// Port 8080: shut, opened by an admin, kept over a restart, shut again.
 fn plain_port(bench: &Bench, result: &mut CaseResult) -> Result<(), String> {
-    let address = IpAddr::from(Neighbour::BOX_V4);
+    let address = IpAddr::from(Lan::BOX_V4);
     result.expect(!reached(bench, address, PLAIN)?, "the plain port is shut until an admin opens it");
     let astray = inside(bench, || TcpListener::bind(("::", PLAIN)).map_err(|e| e.to_string()))?;
     result.expect(!reached(bench, address, PLAIN)?, "even when another program listens there");

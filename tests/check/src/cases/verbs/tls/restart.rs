@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use warden_vm::Neighbour;
+use warden_vm::Lan;
 
 use super::bench::Bench;
 use crate::appliance::TINY;
@@ -43,7 +43,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let before = launch_identity(&model).unwrap_or_default().to_owned();
     let tls = bench.trusting(PATIENCE)?;
     bench.within(|| console.expect("PUT", "/api/tls", Some(&json!({"plain_http": true})), &[200]))?;
-    let plain = Http::new(&format!("http://{}:8080", Neighbour::BOX_V4), PATIENCE);
+    let plain = Http::new(&format!("http://{}:8080", Lan::BOX_V4), PATIENCE);
 
     let (over, under_way, started) = (AtomicBool::new(false), AtomicUsize::new(0), Instant::now());
     let (visits, streams) = bench.within(|| {
