@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::unistd::{Whence, lseek};
 use sha2::{Digest, Sha256};
 use warden_vm::BuilderRoot;
 
@@ -61,21 +62,34 @@ impl Drive {
         self.parts.get(label).copied().ok_or_else(|| format!("{} has no partition {label}: {:?}", self.path.display(), self.parts.keys()))
     }
 
-    /// SHA-256 of a slot's partition.
+    /// SHA-256 of what a slot's partition holds; holes of the file count as nothing and are not read.
     ///
     /// # Errors
     /// A sentence when it cannot be read.
     pub fn slot_hash(&self, slot: &str) -> Result<String, String> {
+        const BLOCK: u64 = 1 << 16;
         let (first, length) = self.part(&format!("warden-root-{slot}"))?;
         let said = |e: std::io::Error| format!("{}: {e}", self.path.display());
         let file = File::open(&self.path).map_err(said)?;
-        let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-        let mut done = 0;
-        while done < length {
-            let room = usize::try_from((length - done).min(1 << 20)).unwrap_or(0);
-            file.read_exact_at(&mut buffer[..room], first + done).map_err(said)?;
-            hash.update(&buffer[..room]);
-            done += room as u64;
+        let end = first + length;
+        let seek = |at: u64, to: Whence| lseek(&file, at.cast_signed(), to).map_or(end, i64::cast_unsigned).min(end);
+        let (mut hash, mut buffer, zeros) = (Sha256::new(), vec![0; 1 << 16], vec![0; 1 << 16]);
+        let (mut at, mut data_ends) = (first, first);
+        while at < end {
+            if at >= data_ends {
+                at = at.max(first + (seek(at, Whence::SeekData).saturating_sub(first)) / BLOCK * BLOCK);
+                data_ends = seek(at, Whence::SeekHole);
+                if at >= end {
+                    break;
+                }
+            }
+            let part = &mut buffer[..usize::try_from(BLOCK.min(end - at)).unwrap_or(0)];
+            file.read_exact_at(part, at).map_err(said)?;
+            if *part != zeros[..part.len()] {
+                hash.update((at - first).to_le_bytes());
+                hash.update(&*part);
+            }
+            at += BLOCK;
         }
         Ok(hex::encode(hash.finalize()))
     }
@@ -214,6 +228,23 @@ fn partitions(disk: &impl FileExt) -> std::io::Result<BTreeMap<String, (u64, u64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slots_hash_sees_one_byte_and_no_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let file = File::create(&path).unwrap();
+        file.set_len(8 << 20).unwrap();
+        file.write_all_at(b"x", (3 << 20) + 70_000).unwrap();
+        let parts = BTreeMap::from([("warden-root-a".to_owned(), (1 << 20, 6 << 20))]);
+        let drive = Drive { path: path.clone(), builder: BuilderRoot::at("/nonexistent"), parts };
+        let before = drive.slot_hash("a").unwrap();
+        file.write_all_at(&[0; 100_000], 5 << 20).unwrap();
+        file.write_all_at(b"y", 7 << 20).unwrap();
+        assert_eq!(drive.slot_hash("a").unwrap(), before, "zeros that were written are as good as a hole, and what is outside does not count");
+        drive.flip("a", (2 << 20) + 70_000).unwrap();
+        assert_ne!(drive.slot_hash("a").unwrap(), before);
+    }
 
     #[test]
     fn a_partition_table_is_read_by_its_labels() {

@@ -21,6 +21,7 @@ use crate::stage::{Stage, Task};
 /// Bytes a second, so that there is a middle.
 const RATE: u64 = 6 << 20;
 const PART: u64 = 4 << 20;
+const PART_BYTES: usize = 4 << 20;
 
 /// Runs the case.
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
@@ -53,7 +54,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let bytes = std::fs::read(&image).map_err(|e| format!("{}: {e}", image.display()))?;
     let machine = bench.machine.as_mut().ok_or("there is no machine")?;
     let damaged = damage(machine, &bytes)?;
-    result.note(format!("the block at {damaged} of the unfinished file was damaged while the machine was off"));
+    result.note(format!("while the machine was off, the block at {damaged} of the unfinished file was damaged"));
     machine.switch_on()?;
     machine.wait_up()?;
     let console = machine.console()?;
@@ -72,29 +73,41 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     calls::settings(&console, &json!({"channel_url": address, "channel": "stable", "automatic": "off"}))
 }
 
-/// Changes one byte in a block of the unfinished file, early enough that everything behind it is in doubt; its place in the file.
+/// Changes one byte in a block of the unfinished file, as far behind as blocks reached the disk; its place in the file.
 fn damage(machine: &mut UpdateBox, image: &[u8]) -> Result<u64, String> {
     use std::os::unix::fs::FileExt;
     const BLOCK: usize = 4096;
-    let at = usize::try_from(5 * PART).unwrap_or(0) + BLOCK;
-    let wanted = image.get(at..at + BLOCK).ok_or("the image is too small for this case")?;
     let (first, length) = machine.drive().part("warden-data")?;
     let path = machine.drive().path().to_owned();
     let said = |e: std::io::Error| format!("{}: {e}", path.display());
     let file = std::fs::File::options().read(true).write(true).open(&path).map_err(said)?;
+    let wanted: Vec<(usize, &[u8])> = (1..=5)
+        .rev()
+        .filter_map(|part| {
+            let at = part * PART_BYTES + BLOCK;
+            Some((at, image.get(at..at + BLOCK)?))
+        })
+        .collect();
+    let mut found: Option<(usize, u64)> = None;
     let mut buffer = vec![0; 1 << 20];
     let mut done = 0;
     while done < length {
         let room = usize::try_from((length - done).min(1 << 20)).unwrap_or(0);
         file.read_exact_at(&mut buffer[..room], first + done).map_err(said)?;
-        if let Some(block) = buffer[..room].chunks_exact(BLOCK).position(|block| block == wanted) {
-            let place = first + done + (block * BLOCK) as u64;
-            file.write_all_at(&[wanted[0] ^ 0x40], place).map_err(said)?;
-            return Ok(at as u64);
+        for (n, block) in buffer[..room].chunks_exact(BLOCK).enumerate() {
+            if let Some((at, _)) = wanted.iter().find(|(_, wanted)| *wanted == block)
+                && found.is_none_or(|(before, _)| before < *at)
+            {
+                found = Some((*at, first + done + (n * BLOCK) as u64));
+            }
         }
         done += room as u64;
     }
-    Err("the unfinished file is not on the disk: the case must be fitted to where the agent keeps it".to_owned())
+    let (at, place) = found.ok_or("no block of the unfinished file is on the disk: the case must be fitted to where the agent keeps it")?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, place).map_err(said)?;
+    file.write_all_at(&[byte[0] ^ 0x40], place).map_err(said)?;
+    Ok(at as u64)
 }
 
 fn ranges(asked: &[Asked]) -> Vec<String> {
@@ -125,7 +138,7 @@ fn on_this_machine(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> R
     let unfinished = largest(&folder)?;
     let bytes = std::fs::read(&image).map_err(|e| format!("{}: {e}", image.display()))?;
     let mut kept = std::fs::read(&unfinished).map_err(|e| format!("{}: {e}", unfinished.display()))?;
-    let at = usize::try_from(PART).unwrap_or(0) + 5000;
+    let at = PART_BYTES + 5000;
     *kept.get_mut(at).ok_or("too little was fetched for this case")? ^= 0x40;
     std::fs::write(&unfinished, &kept).map_err(|e| format!("{}: {e}", unfinished.display()))?;
     site.server().take_asked();
