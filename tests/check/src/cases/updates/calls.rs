@@ -171,7 +171,7 @@ pub fn wait(console: &Console, what: &str, limit: Duration, done: impl Fn(&Value
         if Instant::now() > until {
             return Err(format!("{what} did not come within {} s; last: {last}", limit.as_secs()));
         }
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(500));
     }
 }
 
