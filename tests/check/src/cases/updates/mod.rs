@@ -83,10 +83,18 @@ mod tests {
     }
 
     #[test]
-    fn every_deliberate_break_of_the_agents_code_is_written() {
+    fn every_deliberate_break_of_the_agents_code_is_written_and_fits() {
         for id in ["ref-wrong-key", "ref-rollback-meta", "ota-resume"] {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(broken_tree::BREAKS).join(format!("{id}.patch"));
             assert!(path.is_file(), "{} is missing", path.display());
+            // One that no longer fits would otherwise be found on the day of its turn.
+            let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            let fits = std::process::Command::new("patch")
+                .args(["--dry-run", "--force", "--silent", "--strip=1", "--input"])
+                .arg(&path)
+                .current_dir(tree)
+                .output();
+            assert!(fits.unwrap().status.success(), "{} does not fit the tree any more", path.display());
         }
     }
 }
