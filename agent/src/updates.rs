@@ -173,6 +173,10 @@ impl Host for ThisMachine {
         Some(words.to_owned())
     }
 
+    fn is_appliance(&self) -> bool {
+        self.appliance
+    }
+
     async fn rauc(&self) -> Result<Rauc, Problem> {
         let bus = self.rooms.bus.get().await?;
         Rauc::new(&bus).await.map_err(|cause| Problem::new(ProblemKind::SystemService, cause.to_string()))

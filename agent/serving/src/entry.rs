@@ -3,8 +3,9 @@
 //! Pure: stages in, documents out.
 
 use jiff::Timestamp;
+use tokio::time::{Duration, Instant};
 use warden_domain::{
-    Problem,
+    Problem, ProblemKind,
     engine::Launch,
     ids::GenerationId,
     model::{Model, ModelState, ReplicaState, StateReason, StateWord},
@@ -41,13 +42,17 @@ pub(crate) struct Entry {
     pub(crate) stage: Stage,
     /// A look is under way.
     pub(crate) observed: bool,
+    /// Starts that the system did not carry out, since it was asked for.
+    pub(crate) tries: u32,
+    /// No further start before this moment.
+    pub(crate) not_before: Option<Instant>,
     shown: StateWord,
     since: Timestamp,
 }
 
 impl Entry {
     pub(crate) const fn new(model: Model, wanted: bool, stage: Stage, now: Timestamp) -> Self {
-        Self { model, wanted, stage, observed: false, shown: StateWord::Stopped, since: now }
+        Self { model, wanted, stage, observed: false, tries: 0, not_before: None, shown: StateWord::Stopped, since: now }
     }
 
     pub(crate) const fn standing(&self) -> Standing {
@@ -130,6 +135,16 @@ impl Entry {
     }
 }
 
+/// Starts of one model that the system may fail to carry out before it counts as failed.
+const TRIES: u32 = 5;
+
+/// How long to wait before a start that failed is tried again by itself; `None` when it is final. A system that does not answer (right after
+/// power-on, under load) says nothing about the model; everything else would fail the same way again.
+pub(crate) fn again(problem: &Problem, tries: u32) -> Option<Duration> {
+    let passes = problem.kind == ProblemKind::SystemService && tries < TRIES;
+    passes.then_some(problem.retry_after).flatten()
+}
+
 /// A problem as the reason of a state.
 pub(crate) fn reason_of(problem: Problem) -> StateReason {
     StateReason { code: problem.kind.code().to_owned(), message: problem.message, hint: problem.hint }
@@ -175,5 +190,15 @@ mod tests {
         entry.stage = Stage::Running { launch: launch(), context: Some(Tokens(9)), silent: false };
         let state = entry.document(at(7));
         assert_eq!((state.since, state.context, state.replicas[0].launch.as_deref()), (at(7), Some(Tokens(9)), Some("L")));
+    }
+
+    #[test]
+    fn a_system_that_does_not_answer_is_asked_again_and_not_for_ever() {
+        let wait = Duration::from_secs(10);
+        let silent = Problem::new(ProblemKind::SystemService, "The system refused to start the engine: timed out.").retry_after(wait);
+        assert_eq!(again(&silent, 0), Some(wait));
+        assert_eq!(again(&silent, TRIES), None);
+        assert_eq!(again(&Problem::new(ProblemKind::BadModelFile, "It is cut.").retry_after(wait), 0), None);
+        assert_eq!(again(&Problem::new(ProblemKind::SystemService, "It said no."), 0), None);
     }
 }

@@ -24,7 +24,7 @@ use warden_domain::{
 use warden_store::{Store, desired};
 
 use crate::{
-    entry::{Entry, Stage, reason_of},
+    entry::{Entry, Stage, again, reason_of},
     name::replica_id,
     plan::{Action, Standing, Subject, plan},
     room::Boards,
@@ -146,6 +146,7 @@ impl Reconciler {
         self.record(&model.id, true).await?;
         let entry = self.entries.entry(model.id.clone()).or_insert_with(|| Entry::new(model, true, Stage::Idle, clock::now()));
         entry.wanted = true;
+        (entry.tries, entry.not_before) = (0, None);
         if matches!(entry.stage, Stage::Failed(_)) {
             entry.stage = Stage::Idle;
         }
@@ -156,6 +157,7 @@ impl Reconciler {
         self.record(id, false).await?;
         if let Some(entry) = self.entries.get_mut(id) {
             entry.wanted = false;
+            entry.not_before = None;
         }
         Ok(())
     }
@@ -196,9 +198,11 @@ impl Reconciler {
         }
         let undecided = self.entries.values().any(|entry| entry.wanted && matches!(entry.standing(), Standing::Idle | Standing::Waiting));
         let packs = if undecided { self.tools.engines.packs().await } else { Vec::new() };
+        let now = Instant::now();
         let subjects: Vec<Subject<'_>> = self
             .entries
             .values()
+            .filter(|entry| entry.not_before.is_none_or(|moment| moment <= now))
             .map(|entry| Subject { id: &entry.model.id, engine: entry.model.config.engine, wanted: entry.wanted, standing: entry.standing() })
             .collect();
         for action in plan(&subjects, &packs) {
@@ -235,11 +239,19 @@ impl Reconciler {
                     (Some(entry), Ok(launch)) => {
                         self.tools.look(&id, &launch);
                         entry.observed = true;
+                        entry.tries = 0;
                         entry.stage = Stage::Loading { launch, phase: None, last_line: None };
                     }
                     (Some(entry), Err(problem)) => {
                         tracing::warn!(model = %id, %problem, "a model could not be started");
-                        entry.stage = Stage::Failed(reason_of(problem));
+                        match again(&problem, entry.tries) {
+                            Some(pause) => {
+                                entry.tries += 1;
+                                entry.not_before = Some(Instant::now() + pause);
+                                entry.stage = Stage::Waiting(reason_of(problem));
+                            }
+                            None => entry.stage = Stage::Failed(reason_of(problem)),
+                        }
                     }
                     (None, Ok(launch)) => self.tools.stop_stray(&launch),
                     (None, Err(_)) => {}

@@ -116,7 +116,7 @@ impl Check for BootIssues {
     }
 
     async fn look(&self) -> Looked {
-        if self.room.host.cannot_install().is_some() {
+        if !self.room.host.is_appliance() {
             return Looked::NotChecked("This is not the appliance: its system belongs to somebody else.".to_owned());
         }
         let boot = self.room.places.boot.clone();

@@ -97,6 +97,11 @@ pub trait Host: Send + Sync {
     /// Why nothing can be installed on this machine; `None` where RAUC is.
     fn cannot_install(&self) -> Option<String>;
 
+    /// Whether this system is the appliance's own, also where it was started without a slot.
+    fn is_appliance(&self) -> bool {
+        self.cannot_install().is_none()
+    }
+
     /// RAUC. `SystemService` when it cannot be reached.
     async fn rauc(&self) -> Result<Rauc, Problem>;
 

@@ -114,7 +114,12 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     let body = match fault {
         Fault::CutAfter(bytes) if bytes < piece.len() => {
             let head = Ok(Bytes::from(piece[..bytes].to_vec()));
-            Body::from_stream(stream::iter([head, Err(std::io::Error::other("cut"))]))
+            // What was sent before the cut is on its way by then; a cut at once would take the head of the answer with it.
+            let cut = stream::once(async {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                Err(std::io::Error::other("cut"))
+            });
+            Body::from_stream(stream::iter([head]).chain(cut))
         }
         Fault::Slow => {
             let pieces: Vec<Bytes> = piece.chunks(64 << 10).map(Bytes::copy_from_slice).collect();

@@ -143,7 +143,8 @@ fn fall(expected: &Expected, stage: &mut Stage, task: &Task, result: &mut CaseRe
         return Ok(None);
     }
     back?;
-    let document = calls::wait_phase(&console, &["rolled_back", "confirmed", "idle"], quiet(20))?;
+    calls::wait_phase(&console, &["rolled_back", "confirmed", "idle"], quiet(20))?;
+    let document = calls::with_slots(&console)?;
     result.expect(document["phase"] == "rolled_back", format!("OS {version} fell back to {old} ({})", document["phase"]));
     let now = running_slot(&document).unwrap_or_default();
     result.expect(now == slot, format!("slot {slot} runs again ({now})"));

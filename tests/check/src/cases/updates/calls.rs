@@ -171,8 +171,31 @@ pub fn wait(console: &Console, what: &str, limit: Duration, done: impl Fn(&Value
         if Instant::now() > until {
             return Err(format!("{what} did not come within {} s; last: {last}", limit.as_secs()));
         }
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(500));
     }
+}
+
+/// As [`wait_phase`] for the end of a trial: the document once it is confirmed.
+///
+/// # Errors
+/// A sentence with the reason when the box went back, or with the present document.
+pub fn wait_confirmed(console: &Console, limit: Duration) -> Result<Value, String> {
+    let document = wait(console, "the end of the trial", limit, |document| {
+        ["confirmed", "rolled_back"].iter().any(|phase| document["phase"] == *phase) && has_slots(document)
+    })?;
+    if document["phase"] == "confirmed" { Ok(document) } else { Err(format!("the box went back: {}", document["went_back"]["message"])) }
+}
+
+/// The document once the update service has said which slots there are; at a start that takes a moment.
+///
+/// # Errors
+/// A sentence with the last document.
+pub fn with_slots(console: &Console) -> Result<Value, String> {
+    wait(console, "the list of slots", warden_vm::quiet(20), has_slots)
+}
+
+fn has_slots(document: &Value) -> bool {
+    document["slots"].as_array().is_some_and(|slots| !slots.is_empty())
 }
 
 /// Uploads a bundle in pieces, from wherever the box says; its handle.

@@ -209,7 +209,7 @@ impl Bench {
         let (downtime, first) = probe.stop();
         // From the moment the old system let go: everything before is the restart's own time.
         machine.guest()?.wait_after(mark, "(initrd: )", Duration::from_secs(1)).map_err(|e| e.to_string())?;
-        let document = calls::wait_phase(&console, &["confirmed"], quiet(60))?;
+        let document = calls::wait_confirmed(&console, quiet(60))?;
         let confirmed_after = begun.elapsed();
         let until = Instant::now() + quiet(30);
         let mut model_back = None;

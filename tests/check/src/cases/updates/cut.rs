@@ -99,7 +99,7 @@ pub fn write(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     calls::wait_phase(&console, &["staged"], quiet(60))?;
     calls::restart(&console)?;
     machine.wait_version(SECOND, quiet(90))?;
-    let document = calls::wait_phase(&console, &["confirmed"], quiet(60))?;
+    let document = calls::wait_confirmed(&console, quiet(60))?;
     result.expect(document["version"] == SECOND, format!("and confirmed ({})", document["version"]));
     Ok(())
 }
@@ -179,7 +179,7 @@ pub fn verity(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
         update_to(bench, Build::Second, machine, &console, stage, task)?;
         calls::restart(&console)?;
         machine.wait_version(SECOND, quiet(90))?;
-        calls::wait_phase(&console, &["confirmed"], quiet(60))?;
+        calls::wait_confirmed(&console, quiet(60))?;
     }
     let slot = running_slot(&machine.updates()?).unwrap_or_default();
     machine.switch_off()?;

@@ -249,12 +249,12 @@ impl UpdateBox {
         }
     }
 
-    /// The document about updates.
+    /// The document about updates, with the slots in it.
     ///
     /// # Errors
     /// A sentence that quotes the refusal.
     pub fn updates(&mut self) -> Result<Value, String> {
-        calls::document(&self.console()?)
+        calls::with_slots(&self.console()?)
     }
 
     /// The tiny model running; its id.

@@ -47,7 +47,7 @@ fn by_browser(machine: &mut UpdateBox, bundle: &Path, version: &str, result: &mu
     calls::wait_phase(&console, &["staged"], Duration::from_secs(5))?;
     calls::restart(&console)?;
     machine.wait_version(version, quiet(90))?;
-    let document = calls::wait_phase(&console, &["confirmed"], quiet(60))?;
+    let document = calls::wait_confirmed(&console, quiet(60))?;
     result.expect(document["version"] == version, format!("{version} runs and is confirmed ({})", document["version"]));
     Ok(())
 }

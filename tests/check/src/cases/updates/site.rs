@@ -182,7 +182,7 @@ impl<'a> Site<'a> {
     /// # Errors
     /// A sentence when it cannot be seen.
     pub fn still(&self) -> Result<Still, String> {
-        let document = calls::document(&self.console)?;
+        let document = if self.is_machine() { calls::with_slots(&self.console)? } else { calls::document(&self.console)? };
         let disk = match &self.place {
             Place::Machine { drive, .. } => Some(drive.untouched()?),
             Place::Host(_) => None,
