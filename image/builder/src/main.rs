@@ -5,6 +5,7 @@
 
 mod apt;
 mod audit;
+mod authority;
 mod binaries;
 mod boot;
 mod bootstrap;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use warden_install::stick::{self, MANIFEST, Manifest, PackFile};
 use warden_vm::BuilderRoot;
 
+use crate::authority;
 use crate::disk::seed;
 use crate::fault::{Done, Fault};
 use crate::files;
@@ -131,9 +132,7 @@ pub(crate) fn authorities(builder: &BuilderRoot, keys: &Keys, out: &Path, to: &P
     };
     for (name, content) in [("db", &[Purpose::Boot, Purpose::StickAddon][..]), ("KEK", &[Purpose::Platform]), ("PK", &[Purpose::Platform])] {
         let list = list(content, name)?;
-        let mut sign = builder.command("sbvarsign", &[out, keys.dir()]);
-        sign.arg("--key").arg(keys.key(Purpose::Platform)).arg("--cert").arg(keys.certificate(Purpose::Platform));
-        run("sbvarsign", sign.arg("--output").arg(to.join(format!("{name}.auth"))).arg(name).arg(list))?;
+        files::write(&to.join(format!("{name}.auth")), authority::sign(builder, keys, name, &list, &work)?)?;
     }
     Ok(())
 }
