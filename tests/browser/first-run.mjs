@@ -280,7 +280,7 @@ try {
 
   await step("every page holds in both themes, on a desk and on a phone", async () => {
     // Home, models, chat, keys, network, storage, access, system.
-    const NAV = 8;
+    const NAV = 9;
     const state = await context.storageState();
     const grounds = {};
     for (const colorScheme of ["light", "dark"]) {

@@ -16,6 +16,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Make the builder root, or say where it is.
     Builder,
+    /// Build the programs that go into images (release form); everything else takes them as they are then, or builds what changed.
+    Programs,
     /// Build the root tree of a flavour.
     Root(BuildArgs),
     /// Build the whole image of a flavour: root, slot image, initrd, UKI, disk.

@@ -65,6 +65,9 @@ fn run(cli: &Cli) -> Done {
     if let Verb::FlipByte { file, offset } = &cli.verb {
         return pack::flip_byte(file, *offset);
     }
+    if matches!(cli.verb, Verb::Programs) {
+        return binaries::Binaries::make(&shop, false).map(drop);
+    }
     need_root()?;
     match &cli.verb {
         Verb::Builder => Stock::open(&shop)?.builder().map(|builder| println!("{}", builder.dir().display())),
@@ -81,6 +84,6 @@ fn run(cli: &Cli) -> Done {
         Verb::Vm(args) => boot::boot(&shop, &Stock::open(&shop)?.builder()?, args),
         Verb::CheckRoot(args) => build::check_root(&shop, args),
         Verb::Lock { profile } => build::lock(&shop, *profile),
-        Verb::FlipByte { .. } => Ok(()),
+        Verb::Programs | Verb::FlipByte { .. } => Ok(()),
     }
 }

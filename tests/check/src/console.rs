@@ -295,7 +295,7 @@ impl Console {
     /// # Errors
     /// A sentence when no answer came or the stream broke off.
     pub fn chat_stream(&self, key: &str, model: &str, question: &str, max_tokens: u32) -> Result<Streamed, String> {
-        let body = json!({"model": model, "messages": [{"role": "user", "content": question}], "max_tokens": max_tokens, "stream": true,
+        let body = json!({"model": model, "messages": [{"role": "user", "content": question}], "max_tokens": max_tokens, "stream": true, "ignore_eos": true,
             "stream_options": {"include_usage": true}});
         let bearer = format!("Bearer {key}");
         let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];

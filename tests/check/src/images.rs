@@ -72,7 +72,7 @@ pub struct Disk {
 pub const TINY_FILE: &str = "tiny.gguf";
 
 /// The images of a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Images {
     builder: Option<BuilderRoot>,
     packs: bool,

@@ -14,6 +14,7 @@ mod evidence;
 mod front_door;
 mod http;
 mod images;
+mod lanes;
 mod list;
 mod log;
 mod make_run;

@@ -1,9 +1,8 @@
-//! One run of a check: reads the lists, runs the cases one after the other, prints a line for each, writes the evidence.
+//! One run of a check: reads the lists, has the cases run, writes the evidence.
 //!
 //! In: the wishes of the command line. Out: the process's exit code. A case that panics has failed; the others still run.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -11,13 +10,13 @@ use warden_domain::clock;
 
 use crate::cases::{self, Case, Tier};
 use crate::evidence::{self, CaseEvidence, Evidence, ThresholdEvidence};
+use crate::lanes;
 use crate::list::{self, AcceptList, Standing};
-use crate::log::CaseLog;
 use crate::places::Places;
 use crate::plan;
 use crate::report;
 use crate::result::CaseResult;
-use crate::stage::{Stage, Task};
+use crate::stage::Stage;
 
 /// A figure that only the one who started everything can take.
 const CI_MINUTES: &str = "ci_minutes";
@@ -74,14 +73,11 @@ pub fn run(check: &str, wishes: &Wishes) -> Result<ExitCode, String> {
     if wishes.only.is_empty() && wishes.tier.is_none() && sabotage.is_none() {
         complaints.extend(plan.unwritten.iter().map(|id| format!("{id}: no case is written for it yet")));
     }
-    for case in table.iter().filter(|c| plan.ids.contains(&c.id)) {
-        // A guest that idles would still take time from the figures of what runs beside it.
-        if case.tier != Tier::Vm {
-            stage.unplug();
+    let chosen: Vec<Case> = table.iter().filter(|c| plan.ids.contains(&c.id)).copied().collect();
+    for (record, result) in lanes::run(&mut stage, check, &chosen, sabotage.is_some())? {
+        if let Some(case) = chosen.iter().find(|c| c.id == record.id) {
+            done.insert(case.id, (record, result));
         }
-        let (record, result) = run_case(&mut stage, check, case, sabotage.is_some())?;
-        println!("{}", report::case_line(case.id, &result, record_seconds(&record)));
-        done.insert(case.id, (record, result));
     }
     stage.strike();
     cases::strike();
@@ -149,40 +145,7 @@ fn breakable(list: &AcceptList) -> Vec<&str> {
     list.cases.iter().filter(|c| c.sabotage.is_some()).map(|c| c.id.as_str()).collect()
 }
 
-fn run_case(stage: &mut Stage, check: &str, case: &Case, sabotage: bool) -> Result<(CaseEvidence, CaseResult), String> {
-    let name = if sabotage { format!("{}.sabotage", case.id) } else { case.id.to_owned() };
-    let log = CaseLog::create(&stage.places.logs, &name)?;
-    let task = Task { id: case.id, sabotage, log: log.clone() };
-    let (start, clock_start) = (clock::now(), Instant::now());
-    let mut result = CaseResult::new(log.path());
-    match catch_unwind(AssertUnwindSafe(|| (case.run)(stage, &task, &mut result))) {
-        Ok(Ok(())) => {}
-        Ok(Err(cause)) => result.fail(cause),
-        Err(_) => result.fail("the case itself panicked; that is a defect of the harness"),
-    }
-    for sentence in &result.sentences {
-        log.line(format!("== {sentence}"));
-    }
-    let record = CaseEvidence {
-        id: case.id.to_owned(),
-        command: alone(check, case.id),
-        exit: Some(i32::from(!result.passed)),
-        start: Some(start.to_string()),
-        end: Some(clock::now().to_string()),
-        seconds: Some(clock_start.elapsed().as_secs_f64()),
-        figures: result.figures.clone(),
-        sentences: result.sentences.clone(),
-        machines: stage.take_machines(),
-        log: Some(result.log.clone()),
-    };
-    Ok((record, result))
-}
-
-fn record_seconds(record: &CaseEvidence) -> f64 {
-    record.seconds.unwrap_or_default()
-}
-
-fn alone(check: &str, id: &str) -> String {
+pub(crate) fn alone(check: &str, id: &str) -> String {
     format!("target/debug/warden-check {check} --only {id}")
 }
 

@@ -46,6 +46,19 @@ impl Stage {
         Self { places, worktree, agent: None, images: Images::new(as_they_are), appliance: None, machines: Vec::new() }
     }
 
+    /// A stage for what runs beside this one: it sees the images that are built already, and leaves their files to this one.
+    #[must_use]
+    pub fn second(&self) -> Self {
+        Self {
+            places: self.places.clone(),
+            worktree: self.worktree,
+            agent: self.agent.clone(),
+            images: self.images.clone(),
+            appliance: None,
+            machines: Vec::new(),
+        }
+    }
+
     /// The appliance of that kind: the one that runs, or a fresh one (then another one that runs is unplugged first: one machine at a
     /// time). It writes to the case's log and goes into the evidence.
     ///

@@ -64,6 +64,13 @@ pub fn table(check: &str) -> Option<Vec<Case>> {
     }
 }
 
+/// True when cases of that list that need no virtual machine may run beside one. Those of the slice take figures of a few seconds, which
+/// a guest would spoil; those of the update list are too short to be worth it.
+#[must_use]
+pub fn may_run_beside(check: &str) -> bool {
+    check == "box"
+}
+
 /// The cases of the first slice.
 pub const SLICE: &[Case] = &[
     case("bad-requests", Tier::Host, bad_requests::run),
