@@ -48,7 +48,7 @@ pub(crate) fn verify(path: &Path, root: &[u8], channel: Option<&str>, developmen
             ));
         }
         let stale = match accepted.freshness {
-            Freshness::Fresh => None,
+            Freshness::Fresh { .. } => None,
             Freshness::Stale { expires, .. } => Some(expires),
         };
         return Ok(Verdict { stale, ..verdict });

@@ -74,7 +74,7 @@ pub struct Trusted {
     /// Per channel.
     #[serde(default)]
     pub seen: BTreeMap<String, Seen>,
-    /// The oldest OS that may still run here; never goes down.
+    /// The oldest OS that may still run here; it goes down only with the keys that raised it.
     pub os_floor: Version,
     /// Everything ever withdrawn.
     #[serde(default)]
@@ -87,7 +87,10 @@ pub struct Trusted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// The timestamp is within its time, or its time does not matter on this way.
-    Fresh,
+    Fresh {
+        /// When its time ends.
+        until: Timestamp,
+    },
     /// Past its time; automatic updates stop, a person may still install.
     Stale {
         /// When its time ended.
@@ -218,6 +221,10 @@ impl Trusted {
                 seen.issued = Timestamp::UNIX_EPOCH;
             }
         }
+        if release {
+            // A thief's floor would refuse every image for ever; the next release of the new keys says it anew, before anything is taken.
+            self.os_floor = Version::zero();
+        }
         self.root = next;
         self
     }
@@ -262,7 +269,8 @@ impl Trusted {
         in_time(Document::Release, release.expires, proven)?;
         let latest = clock.latest(floor);
         let stale = way == Way::OverTheAir && timestamp.expires <= latest;
-        let freshness = if stale { Freshness::Stale { expires: timestamp.expires, now: latest } } else { Freshness::Fresh };
+        let freshness =
+            if stale { Freshness::Stale { expires: timestamp.expires, now: latest } } else { Freshness::Fresh { until: timestamp.expires } };
 
         trusted.os_floor = trusted.os_floor.max(release.floor.clone());
         trusted.revoked.digests.extend(&release.revoked.digests);
@@ -285,7 +293,7 @@ impl Accepted {
     /// [`Refusal::Stale`].
     pub const fn automatic(&self) -> Result<(), Refusal> {
         match self.freshness {
-            Freshness::Fresh => Ok(()),
+            Freshness::Fresh { .. } => Ok(()),
             Freshness::Stale { expires, now } => Err(Refusal::Stale { expires, now }),
         }
     }

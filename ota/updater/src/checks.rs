@@ -129,8 +129,9 @@ impl Check for BootIssues {
 
 impl UpdateRoom {
     fn facts(&self, fallback: Option<Fallback>) -> Facts {
+        let staleness = self.staleness();
         self.with(|known| Facts {
-            stale: known.channel.stale.clone(),
+            stale: staleness.map(|refusal| crate::fault::sentence(&refusal.to_string())),
             fault: known.trouble.fault.clone().filter(|_| !known.trouble.passes),
             phase: Some(shown(known.record.phase())),
             version: known.record.attempt().map(|attempt| attempt.entry.version.clone()),

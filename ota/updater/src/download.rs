@@ -66,7 +66,7 @@ pub(crate) async fn download(
             Err(fault) => Err(writer.settle().await.err().unwrap_or(fault)),
         };
         let Err(fault) = outcome else { continue };
-        let again = fault.passes() || matches!(fault, Fault::Refused(Refusal::DamagedPart { .. }));
+        let again = fault.breaks_off() || matches!(fault, Fault::Refused(Refusal::DamagedPart { .. }));
         failures += 1;
         if !again || failures >= rules.tries {
             return Err(fault);

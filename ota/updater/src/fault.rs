@@ -181,12 +181,34 @@ impl Fault {
         }
     }
 
-    /// True when the same try may work a while later: the network, not what was fetched.
+    /// True when the same try may work a while later: the network or its server, not what was fetched.
     #[must_use]
     pub const fn passes(&self) -> bool {
+        // A page that a gateway puts in the place of everything redirects, or has a length of its own.
+        self.breaks_off() || matches!(self, Self::Moved { .. } | Self::Refused(Refusal::CutShort { .. } | Refusal::TooLong { .. }))
+    }
+
+    /// True when the same try may work in a moment.
+    #[must_use]
+    pub const fn breaks_off(&self) -> bool {
         matches!(
             self,
             Self::Unreachable { .. } | Self::Status { .. } | Self::BrokeOff { .. } | Self::OtherRange { .. } | Self::Refused(Refusal::TooSlow { .. })
+        )
+    }
+
+    /// True when the image itself is at fault, as its bytes or the update service showed: it is not taken by itself again.
+    #[must_use]
+    pub const fn blames_image(&self) -> bool {
+        matches!(
+            self,
+            Self::Rauc(RaucError::Failed { .. } | RaucError::OtherManifest { .. })
+                | Self::RunsCode
+                | Self::OtherFormat { .. }
+                | Self::OtherProduct { .. }
+                | Self::OtherVersion { .. }
+                | Self::NotStaged { .. }
+                | Self::Refused(Refusal::DamagedPart { .. } | Refusal::DamagedTarget { .. })
         )
     }
 

@@ -21,9 +21,9 @@ pub(crate) struct Channel {
     /// Why that did not work.
     #[serde(default)]
     pub(crate) fault: Option<UpdateFault>,
-    /// Why it counts as stale.
+    /// Until when what its server last said counts as fresh; nobody has to be there to tell that it ended.
     #[serde(default)]
-    pub(crate) stale: Option<String>,
+    pub(crate) fresh_until: Option<Timestamp>,
     /// The release last believed, from any way.
     #[serde(default)]
     pub(crate) release: Option<Release>,
@@ -99,6 +99,12 @@ impl Keep {
 
     pub(crate) fn write<T: Kept + Clone>(&self, document: &T) -> Result<(), FileError> {
         warden_update_record::write(&self.folder, &Wrapped(document.clone()))
+    }
+
+    /// Gives a damaged document another name, where it is no longer read; false when that does not work.
+    pub(crate) fn put_aside<T: Kept>(&self) -> bool {
+        let aside = self.folder.join(format!("{}.damaged", T::FILE));
+        std::fs::rename(self.folder.join(T::FILE), aside).is_ok()
     }
 
     pub(crate) fn record(&self) -> Result<Option<Record>, FileError> {

@@ -25,6 +25,7 @@ pub mod start;
 #[cfg(test)]
 mod testing;
 mod trial;
+mod trust;
 mod uploads;
 mod view;
 mod work;

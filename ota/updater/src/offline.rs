@@ -124,7 +124,7 @@ impl UpdateRoom {
     /// Opens, believes, stores what is trusted, and takes over what is of use. The system in it, if there is one, lies checked afterwards.
     async fn take_bundle(self: &Arc<Self>, task: &Task, cancel: &Arc<AtomicBool>, at: Place) -> Result<Taken, Fault> {
         task.step("open");
-        let scale = Scale {
+        let mut scale = Scale {
             trusted: self.trusted()?,
             identity: self.identity()?,
             clock: self.clock().await?,
@@ -134,6 +134,8 @@ impl UpdateRoom {
         let looked = scale.clone();
         let (at, accepted) = blocking(move || at.find(&looked)).await?;
         self.store_trusted(accepted.trusted.clone()).await?;
+        // A source that shows another release when it is read a second time is measured by what the first one said.
+        scale.trusted = accepted.trusted.clone();
         task.done("open");
 
         task.step("read");
@@ -145,7 +147,7 @@ impl UpdateRoom {
         // What a bundle says counts as an offer once the bundle was found whole.
         let channel = self.with(|known| known.channel.clone());
         let seen = believed(&channel, &accepted.release, accepted.release_digest, false);
-        self.store_channel(Channel { stale: None, ..seen }).await?;
+        self.store_channel(Channel { fresh_until: None, ..seen }).await?;
         for entry in &taken.added {
             self.told_of(entry.kind);
             let sentence = format!("{}.", crate::fault::sentence(&entry.subject()));

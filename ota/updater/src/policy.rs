@@ -145,7 +145,7 @@ pub fn next_check(settings: &UpdateSettings, last: Option<(Timestamp, bool)>, st
 #[must_use]
 pub fn check_due(settings: &UpdateSettings, last: Option<(Timestamp, bool)>, started: Timestamp, machine: &str, now: Timestamp) -> bool {
     let Some(due) = next_check(settings, last, started, machine) else { return false };
-    let ran_back = last.is_some_and(|(at, _)| now < at) || now < started;
+    let ran_back = last.map_or(now < started, |(at, _)| now < at);
     settings.window.is_none_or(|window| window.contains(now)) && (now >= due || ran_back)
 }
 
@@ -221,6 +221,15 @@ mod tests {
             act(&situation)
         };
         assert_eq!((after(1), after(6)), (Act::Wait(Why::Pause), Act::Fetch));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_the_box_ask_once_and_not_all_the_time() {
+        let on = UpdateSettings { window: None, ..settings(Automatic::Off) };
+        let due = |last, now| check_due(&on, last, at(5000), "m", now);
+        assert!(due(Some((at(4990), true)), at(10)), "it ran back since the last look");
+        assert!(!due(Some((at(10), true)), at(11)), "and was asked since; that the agent started in the future is long over");
+        assert!(due(None, at(10)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use warden_domain::ids::TaskId;
 use warden_domain::tasks::{Task, Tasks};
 use warden_domain::update::{HistoryLine, UpdatePhase, UpdateProgress, UpdateSettings};
 use warden_domain::{Problem, ProblemKind, clock};
-use warden_trust::{Accepted, Clock, Digest, Freshness, Identity, Installed, Quarantine, Release, Trusted};
+use warden_trust::{Digest, Freshness, Identity, Installed, Quarantine, Release, Trusted};
 use warden_update_record::{Phase, Record, Verdict};
 
 use crate::download::Rules;
@@ -22,6 +22,7 @@ use crate::host::{Build, Host, Machine, Places, number};
 use crate::http::Client;
 use crate::keep::{Channel, History, Keep, Trouble};
 use crate::machine::{Event, next};
+use crate::trust::Beginning;
 
 /// News of a running step are told at most so often.
 const TOLD_EVERY: Duration = Duration::from_millis(300);
@@ -97,7 +98,7 @@ impl UpdateRoom {
         let Parts { places, machine, host, changes, tasks, rules, stall, left_behind } = parts;
         let client = Client::new(&machine.version)?;
         let keep = Keep::new(&places.state);
-        let (known, build) = {
+        let (known, build, beginning) = {
             let (keep, places) = (keep.clone(), places.clone());
             blocking(move || {
                 for folder in [&places.state, &places.files, &places.files.join("targets"), &places.files.join("uploads")] {
@@ -129,27 +130,8 @@ impl UpdateRoom {
             left_behind,
             build,
         });
-        room.begin_trust().await;
+        room.begin_trust(beginning).await;
         Ok(room)
-    }
-
-    /// Believes the image's own root file, or takes over a newer one.
-    async fn begin_trust(&self) {
-        let Ok(build) = self.build.clone() else { return };
-        let outcome = async {
-            let path = self.places.trust.join("root.json");
-            let root = blocking(move || std::fs::read(&path).map_err(Fault::io(format!("{} cannot be read", path.display())))).await?;
-            let identity = build.identity(&self.settings().channel);
-            let trusted = match self.with(|known| known.trusted.clone()) {
-                Some(trusted) => trusted.with_builtin(&root, &identity)?,
-                None => Trusted::begin(&root, &identity, build.build_epoch)?,
-            };
-            self.store_trusted(trusted).await
-        };
-        if let Err(fault) = outcome.await {
-            tracing::error!(%fault, "the root of trust for updates cannot be used");
-            self.set_trouble(&fault).await;
-        }
     }
 
     /// Looks at or changes what is known; never across an await.
@@ -187,13 +169,6 @@ impl UpdateRoom {
     /// The slots are asked for anew at the next look.
     pub(crate) fn forget_slots(&self) {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).0 = None;
-    }
-
-    pub(crate) async fn store_trusted(&self, trusted: Trusted) -> Result<(), Fault> {
-        let (keep, written) = (self.keep.clone(), trusted.clone());
-        blocking(move || Ok(keep.write(&written)?)).await?;
-        self.with(|known| known.trusted = Some(trusted));
-        Ok(())
     }
 
     pub(crate) async fn store_failed(&self, failed: Quarantine) -> Result<(), Fault> {
@@ -271,30 +246,9 @@ impl UpdateRoom {
     }
 
     /// The trusted state, or why there is none.
-    pub(crate) fn trusted(&self) -> Result<Trusted, Fault> {
-        self.with(|known| known.trusted.clone()).ok_or_else(|| {
-            let problem = Problem::new(ProblemKind::SystemService, "This system carries no usable root file, so that no update can be checked.");
-            Fault::Problem(problem.hint("Install a system image that carries one."))
-        })
-    }
-
-    /// The present moment as trust judges it.
-    pub(crate) async fn clock(&self) -> Result<Clock, Fault> {
-        let build = self.build.as_ref().map_err(|problem| Fault::Problem(problem.clone()))?;
-        Ok(Clock { wall: clock::now(), confirmed: self.host.clock_confirmed().await, build_epoch: build.build_epoch })
-    }
-
     /// What runs here, as targets are weighed against it.
     pub(crate) fn installed(&self) -> Installed {
         Installed { os: number(&self.machine.version), driver: None, data_needs: self.machine.data_needs }
-    }
-
-    /// The release last believed, weighed against what is trusted now: what was withdrawn since counts.
-    pub(crate) fn accepted(&self) -> Option<Accepted> {
-        self.with(|known| {
-            let (trusted, release, digest) = (known.trusted.clone()?, known.channel.release.clone()?, known.channel.digest?);
-            Some(Accepted { trusted, release, release_digest: digest, freshness: known.fresh.unwrap_or(Freshness::Fresh) })
-        })
     }
 
     pub(crate) fn targets(&self) -> PathBuf {
@@ -367,7 +321,7 @@ fn make_folder(folder: &std::path::Path) {
     }
 }
 
-fn load(keep: &Keep, places: &Places) -> (Known, Result<Build, Problem>) {
+fn load(keep: &Keep, places: &Places) -> (Known, Result<Build, Problem>, Beginning) {
     let build = build(places);
     let mut damage = None;
     let mut broken = |fault: warden_update_record::FileError| {
@@ -387,7 +341,7 @@ fn load(keep: &Keep, places: &Places) -> (Known, Result<Build, Problem>) {
         let channel = build.as_ref().map_or_else(|_| UpdateSettings::default().channel, |build| build.channel.clone());
         UpdateSettings { channel, ..UpdateSettings::default() }
     });
-    let trusted = read!(keep.read());
+    let (trusted, beginning) = crate::trust::load(keep, &mut broken);
     let failed = read!(keep.read()).unwrap_or_default();
     let history = read!(keep.read()).unwrap_or_default();
     let channel = read!(keep.read()).unwrap_or_default();
@@ -397,7 +351,7 @@ fn load(keep: &Keep, places: &Places) -> (Known, Result<Build, Problem>) {
     }
     let verdict = warden_update_record::read(&places.health).ok().flatten();
     let known = Known { record, settings, trusted, failed, history, channel, trouble, fresh: None, verdict, progress: None, task: None };
-    (known, build)
+    (known, build, beginning)
 }
 
 fn build(places: &Places) -> Result<Build, Problem> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use warden_domain::clock;
+use warden_domain::{ProblemKind, clock};
 use warden_trust::{Asked as TrustAsked, reach};
 use warden_update_record::{Asked, Origin, Phase};
 
@@ -134,7 +134,9 @@ impl UpdateRoom {
         };
         if let Err(fault) = outcome {
             tracing::warn!(%fault, ?act, phase = self.record().phase().name(), "the box did not go on with its update by itself");
-            if self.record().phase() != Phase::Idle {
+            // Something else is at work on the box, a disk or an import: the next look of the clock tries again.
+            let passes = act == Act::Restart && matches!(&fault, Fault::Problem(problem) if problem.kind == ProblemKind::Conflict);
+            if self.record().phase() != Phase::Idle && !passes {
                 self.set_trouble(&fault).await;
             }
         }

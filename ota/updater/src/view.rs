@@ -38,6 +38,7 @@ impl Updates for UpdateRoom {
         let settings = self.settings();
         let offers = accepted.as_ref().map(|accepted| self.offers(accepted)).unwrap_or_default();
         let cannot_install = self.host.cannot_install().or_else(|| self.build.as_ref().err().map(Problem::full_text));
+        let staleness = self.staleness();
         self.with(|known| UpdateView {
             version: self.machine.version.clone(),
             slots,
@@ -52,7 +53,7 @@ impl Updates for UpdateRoom {
             checked_at: known.channel.asked_at,
             check_fault: known.channel.fault.clone(),
             release: known.channel.release.as_ref().map(|release| release.version),
-            stale: known.channel.stale.clone(),
+            stale: staleness.as_ref().map(|refusal| crate::fault::sentence(&refusal.to_string())),
             offers,
             phase: shown(known.record.phase()),
             attempt: known.record.attempt().map(|attempt| AttemptView {

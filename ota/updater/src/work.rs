@@ -8,9 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 use warden_domain::ids::TaskId;
 use warden_domain::tasks::Task;
 use warden_domain::{Problem, ProblemKind, clock};
-use warden_trust::{
-    Accepted, Digest, Entry, Freshness, Kind, Metadata, RELEASE_MAX, ROOT_CHAIN_MAX, ROOT_MAX, Refusal, TIMESTAMP_MAX, TimestampDoc, Way,
-};
+use warden_trust::{Accepted, Digest, Entry, Freshness, Kind, Metadata, RELEASE_MAX, ROOT_CHAIN_MAX, ROOT_MAX, TIMESTAMP_MAX, TimestampDoc, Way};
 use warden_update_record::{Asked, Attempt, EntryRef, Origin, Phase, Running, TransactionId};
 
 use crate::download::{Rules, download};
@@ -52,30 +50,43 @@ pub(crate) enum Through {
     Staged,
 }
 
+/// How long one look may take in all. It holds the turn, and nothing else can be done meanwhile.
+const LOOKS_WITHIN: std::time::Duration = std::time::Duration::from_secs(120);
+
 impl UpdateRoom {
     /// Asks the channel and remembers what it says.
     pub(crate) async fn look(&self) -> Result<(), Fault> {
-        let outcome = self.ask().await;
-        let channel = self.with(|known| known.channel.clone());
+        let outcome = match tokio::time::timeout(LOOKS_WITHIN, self.ask()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Fault::BrokeOff { got: 0, cause: format!("the update server took longer than {} s", LOOKS_WITHIN.as_secs()) }),
+        };
         if let Err(fault) = &outcome {
             tracing::warn!(%fault, "the update channel could not be asked");
-            self.store_channel(Channel { asked_at: Some(clock::now()), fault: Some(fault.shown()), ..channel }).await?;
+            // In memory first: a full disk is no reason to ask all the time.
+            let channel = self.with(|known| {
+                known.channel = Channel { asked_at: Some(clock::now()), fault: Some(fault.shown()), ..known.channel.clone() };
+                known.channel.clone()
+            });
+            self.told();
+            self.store_channel(channel).await?;
         }
         outcome
     }
 
     async fn ask(&self) -> Result<(), Fault> {
         let address = self.settings().channel_url.ok_or_else(|| Fault::Problem(no_channel()))?;
-        let (trusted, identity, clock) = (self.trusted()?, self.identity()?, self.clock().await?);
+        let (mut trusted, identity, clock) = (self.trusted()?, self.identity()?, self.clock().await?);
         let missing = |path: &str| Fault::Status { status: 404, path: path.to_owned() };
         let file = |name: String| below(&address, &format!("metadata/{name}"));
 
-        let mut roots = Vec::new();
-        while roots.len() < ROOT_CHAIN_MAX {
-            let version = trusted.root.version + 1 + roots.len() as u64;
-            match self.client.small(&file(format!("root.{version}.json"))?, ROOT_MAX).await? {
-                Some(root) => roots.push(root),
-                None => break,
+        // Each is judged as it comes: a server that has an answer to everything is left at its first one.
+        for _ in 0..ROOT_CHAIN_MAX {
+            let next = file(format!("root.{}.json", trusted.root.version + 1))?;
+            let Some(root) = self.client.small(&next, ROOT_MAX).await? else { break };
+            let before = trusted.root.version;
+            trusted = trusted.walk(&[root], &identity)?;
+            if trusted.root.version == before {
+                break;
             }
         }
         let uri = file("timestamp.json".to_owned())?;
@@ -85,13 +96,16 @@ impl UpdateRoom {
         let uri = file(format!("release.{}.json", pin.version))?;
         let release = self.client.small(&uri, limit).await?.ok_or_else(|| missing(uri.path()))?;
 
-        let accepted = trusted.accept(&Metadata { roots, timestamp, release }, Way::OverTheAir, &identity, &clock)?;
+        let accepted = trusted.accept(&Metadata { roots: Vec::new(), timestamp, release }, Way::OverTheAir, &identity, &clock)?;
         self.store_trusted(accepted.trusted.clone()).await?;
-        let stale = accepted.automatic().err().map(|refusal| crate::fault::sentence(&refusal.to_string()));
+        let fresh_until = match accepted.freshness {
+            Freshness::Fresh { until } => until,
+            Freshness::Stale { expires, .. } => expires,
+        };
         let channel = self.with(|known| known.channel.clone());
         let seen = believed(&channel, &accepted.release, accepted.release_digest, true);
         self.with(|known| known.fresh = Some(accepted.freshness));
-        self.store_channel(Channel { asked_at: Some(clock.wall), fault: None, stale, ..seen }).await
+        self.store_channel(Channel { asked_at: Some(clock.wall), fault: None, fresh_until: Some(fresh_until), ..seen }).await
     }
 
     /// The entry that a call names, weighed against this box; the newest system without a name.
@@ -112,7 +126,7 @@ impl UpdateRoom {
             return Err(problem.hint("Install the system that carries it.").into());
         }
         if asked == Asked::Automatic {
-            accepted.automatic()?;
+            self.freshness()?;
             let failed = self.with(|known| known.failed.clone());
             failed.may_try(&entry.sha256, &number(&entry.version), warden_trust::Asked::Automatic)?;
         }
@@ -284,7 +298,10 @@ impl UpdateRoom {
         }
         if self.step(Event::Dropped).await.is_ok() {
             let sentence = crate::fault::sentence(&fault.to_string());
-            if let Ok(digest) = attempt.entry.sha256.parse() {
+            // A version is left alone from now on only for what its image did, never for what a network or a release says of it.
+            if fault.blames_image()
+                && let Ok(digest) = attempt.entry.sha256.parse()
+            {
                 let failed = self.with(|known| known.failed.clone()).with(digest, number(&version), &sentence, clock::now());
                 if let Err(fault) = self.store_failed(failed).await {
                     tracing::error!(%fault, "the list of failed systems cannot be written");
@@ -331,15 +348,6 @@ impl UpdateRoom {
             this.finish(&task, turn, outcome);
         });
         Ok(id)
-    }
-
-    /// Whether the channel is alive, as the last look in this run saw it. Before a look nothing is done by itself.
-    pub(crate) fn freshness(&self) -> Result<(), Refusal> {
-        match self.with(|known| known.fresh) {
-            Some(Freshness::Fresh) => Ok(()),
-            Some(Freshness::Stale { expires, now }) => Err(Refusal::Stale { expires, now }),
-            None => Err(Refusal::Stale { expires: self.started, now: self.started }),
-        }
     }
 }
 

@@ -36,7 +36,8 @@ impl Writer {
         let (orders, inbox) = mpsc::channel(8);
         let (at, fault) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
         let (ready, opened) = oneshot::channel();
-        let hand = Hand { path: unfinished(folder, entry), done: folder.join(entry.sha256.to_string()), at: at.clone(), fault: fault.clone() };
+        let hand =
+            Hand { path: unfinished(folder, entry), done: folder.join(entry.sha256.to_string()), at: at.clone(), fault: fault.clone(), safe: 0 };
         let entry = entry.clone();
         tokio::task::spawn_blocking(move || hand.work(&entry, inbox, ready));
         opened.await.unwrap_or_else(|_| Err(gone()))?;
@@ -90,15 +91,20 @@ fn gone() -> Fault {
     Fault::Io { doing: "the download cannot be written".to_owned(), source: std::io::Error::other("its writer ended") }
 }
 
+/// So many checked bytes are at risk at most.
+const SYNC_EVERY: u64 = 4 << 20;
+
 struct Hand {
     path: PathBuf,
     done: PathBuf,
     at: Arc<AtomicU64>,
     fault: Arc<Mutex<Option<Fault>>>,
+    /// Up to here the file is on the medium.
+    safe: u64,
 }
 
 impl Hand {
-    fn work(self, entry: &Entry, mut inbox: mpsc::Receiver<Order>, ready: oneshot::Sender<Result<(), Fault>>) {
+    fn work(mut self, entry: &Entry, mut inbox: mpsc::Receiver<Order>, ready: oneshot::Sender<Result<(), Fault>>) {
         let (mut file, mut check) = match self.resume(entry) {
             Ok(both) => {
                 let _nobody_waits = ready.send(Ok(()));
@@ -134,12 +140,13 @@ impl Hand {
         let _best_effort = file.sync_data();
     }
 
-    fn resume<'a>(&self, entry: &'a Entry) -> Result<(File, PartCheck<'a>), Fault> {
+    fn resume<'a>(&mut self, entry: &'a Entry) -> Result<(File, PartCheck<'a>), Fault> {
         let failed = || Fault::io(format!("{} cannot be opened", self.path.display()));
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.path).map_err(failed())?;
         let check = PartCheck::resume(entry, &mut file).map_err(failed())?;
         self.cut(&mut file, check.good())?;
         self.at.store(check.taken(), Ordering::Relaxed);
+        self.safe = check.good();
         Ok((file, check))
     }
 
@@ -150,7 +157,7 @@ impl Hand {
         Ok(())
     }
 
-    fn take(&self, file: &mut File, check: &mut PartCheck<'_>, bytes: &[u8]) -> Result<(), Fault> {
+    fn take(&mut self, file: &mut File, check: &mut PartCheck<'_>, bytes: &[u8]) -> Result<(), Fault> {
         if let Err(refusal) = check.feed(bytes) {
             self.cut(file, check.good())?;
             return Err(refusal.into());
@@ -159,6 +166,15 @@ impl Hand {
             check.step_back();
             self.cut(file, check.good())?;
             return Err(Fault::io("the download cannot be written")(source));
+        }
+        self.keep_safe(file, check.good())
+    }
+
+    /// Puts the parts that were checked onto the medium now and then: a power cut costs the newest few, not the whole transfer.
+    fn keep_safe(&mut self, file: &File, good: u64) -> Result<(), Fault> {
+        if good.saturating_sub(self.safe) >= SYNC_EVERY {
+            file.sync_data().map_err(Fault::io("the download cannot be written"))?;
+            self.safe = good;
         }
         Ok(())
     }

@@ -115,10 +115,10 @@ async fn a_server_without_ranges_costs_bytes_and_no_update() {
 async fn each_bad_server_is_refused_with_a_sentence_of_its_own_and_nothing_is_called_whole() {
     let cases = [
         (Fault::Flip(1_500_000), "does not match its checksum", UpdatePhase::Idle),
-        (Fault::Endless, "goes on after its", UpdatePhase::Idle),
+        (Fault::Endless, "goes on after its", UpdatePhase::Downloading),
         (Fault::Drip, "too slowly to end", UpdatePhase::Downloading),
         (Fault::Busy, "answers 503", UpdatePhase::Downloading),
-        (Fault::Moved, "follows no redirects", UpdatePhase::Idle),
+        (Fault::Moved, "follows no redirects", UpdatePhase::Downloading),
         (Fault::CutAfter(100), "broke off", UpdatePhase::Downloading),
     ];
     for (fault, words, phase) in cases {

@@ -37,7 +37,9 @@ pub fn network(state: &Path) -> io::Result<()> {
 pub fn state(state: &Path) -> io::Result<()> {
     // The folder of the variable files is what /var shows; it stays, its content goes.
     clear(&state.join("var"), &[])?;
-    let keeps: Vec<&str> = STATE_KEEPS.iter().copied().chain(["var"]).collect();
+    // What is known of withdrawn and older systems protects the next owner, too: a reset must not be the way back to them.
+    clear(&state.join("update"), &["trusted.json"])?;
+    let keeps: Vec<&str> = STATE_KEEPS.iter().copied().chain(["var", "update"]).collect();
     clear(state, &keeps)?;
     match fs::remove_file(state.join("machine-id")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -154,11 +156,14 @@ mod tests {
                 "reset/consumed",
                 "machine-id",
                 ".hidden",
+                "update/record.json",
+                "update/trusted.json",
             ],
         );
         state(top.path()).unwrap();
-        assert_eq!(names(top.path()), ["boot", "rauc", "reset", "var"].map(str::to_owned).into());
+        assert_eq!(names(top.path()), ["boot", "rauc", "reset", "update", "var"].map(str::to_owned).into());
         assert!(names(&top.path().join("var")).is_empty());
+        assert_eq!(names(&top.path().join("update")), ["trusted.json".to_owned()].into(), "a reset is no way back to withdrawn systems");
         assert!(top.path().join("reset/consumed").exists() && top.path().join("boot/unconfirmed").exists());
         state(top.path()).unwrap();
     }

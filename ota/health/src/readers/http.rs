@@ -77,7 +77,7 @@ impl Door {
         .await
     }
 
-    /// Whether its door is a page with a form. A box that nobody has claimed yet leads on to its setup.
+    /// Whether its door is a page with the form of a door; that of theme and language, which is on every page, is none. A box that nobody has claimed yet leads on to its setup.
     pub(super) async fn shows_form(&self, patience: Duration) -> Told<bool> {
         within(patience, async {
             let mut path = "/ui/login".to_owned();
@@ -86,7 +86,7 @@ impl Door {
                 match reply.location {
                     Some(next) if reply.status.is_redirection() && next.starts_with('/') => path = next,
                     _ if reply.status != StatusCode::OK => return Err(format!("{path} answers {}", reply.status)),
-                    _ => return Ok(reply.html && String::from_utf8_lossy(&reply.body).contains("<form")),
+                    _ => return Ok(reply.html && is_a_door(&String::from_utf8_lossy(&reply.body))),
                 }
             }
             Err(format!("/ui/login leads in circles, at last to {path}"))
@@ -101,6 +101,11 @@ impl Door {
         let stream = TlsConnector::from(self.trust.clone()).connect(name, stream).await.map_err(|e| format!("no encrypted connection: {e}"))?;
         ask(stream, Method::GET, &to.to_string(), path, None).await
     }
+}
+
+/// Whether a page lets somebody in: by signing in, or by claiming a box that nobody has claimed.
+fn is_a_door(page: &str) -> bool {
+    page.contains("<form") && ["action=\"/ui/login\"", "action=\"/ui/setup\""].iter().any(|door| page.contains(door))
 }
 
 /// Asks for one token of a model through the agent's local socket.
@@ -146,4 +151,17 @@ async fn ask(
     drop(sender);
     connection.abort();
     Ok(Reply { status: head.status, location, html: kind.is_some_and(|kind| kind.starts_with("text/html")), body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_theme_and_language_is_no_door() {
+        let look = r#"<form class="look" method="post" action="/ui/look"></form>"#;
+        assert!(!is_a_door(look));
+        assert!(is_a_door(&format!(r#"{look}<form class="panel" method="post" action="/ui/login">"#)));
+        assert!(is_a_door(&format!(r#"{look}<form class="panel" method="post" action="/ui/setup">"#)));
+    }
 }

@@ -34,7 +34,20 @@ pub fn follow(console: &Console, address: &str, automatic: &str) -> Result<(), S
 /// # Errors
 /// A sentence that quotes the refusal.
 pub fn settings(console: &Console, settings: &Value) -> Result<(), String> {
-    console.expect("PUT", "/api/updates", Some(settings), &[200]).map(drop)
+    let reply = once_free(console, "PUT", "/api/updates", Some(settings))?;
+    if reply.status == 200 { Ok(()) } else { Err(format!("PUT /api/updates answered {}: {}", reply.status, crate::console::short(&reply))) }
+}
+
+/// Makes a call as soon as nothing else is being done about updates: a look of the clock has the turn for a moment, too.
+fn once_free(console: &Console, method: &str, path: &str, body: Option<&Value>) -> Result<crate::http::Reply, String> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let reply = console.call(method, path, body)?;
+        if reply.status != 409 || !reply.text().contains("being worked on") || Instant::now() > until {
+            return Ok(reply);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// What a task came to.
@@ -82,7 +95,7 @@ fn document_fault(task: &Value) -> (String, String) {
 /// # Errors
 /// A sentence when nobody answers.
 pub fn run(console: &Console, method: &str, path: &str, body: Option<&Value>, limit: Duration) -> Result<Ended, String> {
-    let reply = console.call(method, path, body)?;
+    let reply = once_free(console, method, path, body)?;
     let said = reply.json();
     if reply.status != 202 {
         let detail = &said["detail"];
@@ -133,6 +146,20 @@ pub fn restart(console: &Console) -> Result<(), String> {
 /// A sentence when nobody answers.
 pub fn cancel(console: &Console) -> Result<(), String> {
     console.call("POST", "/api/updates/cancel", None).map(drop)
+}
+
+/// As [`cancel`], again and again until nothing waits any more: what is just being written cannot be given up before it is.
+///
+/// # Errors
+/// A sentence with the present document.
+pub fn give_up(console: &Console, limit: Duration) -> Result<Value, String> {
+    wait(console, "the end of the update", limit, |document| {
+        let over = ["idle", "confirmed", "rolled_back"].iter().any(|phase| document["phase"] == *phase);
+        if !over {
+            let _asked_again = cancel(console);
+        }
+        over
+    })
 }
 
 /// The SHA-256 of an offered system.

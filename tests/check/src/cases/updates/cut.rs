@@ -1,5 +1,6 @@
 //! Power cuts at the worst moments, and what is left of a box whose slots are not as they were: one machine, cut again and again.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,29 +69,29 @@ pub fn write(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     let slot = running_slot(&machine.updates()?).unwrap_or_default();
     let (sha256, bytes) = offer(bench, Build::Second, &console, stage, task)?;
     let kept = machine.drive().slot_hash(&slot)?;
+    let mut begin = written(machine)?;
     calls::begin_install(&console, &sha256)?;
     for percent in [10_u64, 50, 90] {
-        // After a cut it begins again by itself, as long as it was not cut too often.
-        calls::wait_phase(&console, &["installing"], quiet(60))?;
-        let begin = written(machine)?;
+        // After a cut it begins again by itself, as long as it was not cut too often. Kernel and root are written, in this order.
         let until = Instant::now() + quiet(60);
         let mut at = 0;
         while at < bytes * percent / 100 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
             at = written(machine)?.saturating_sub(begin);
         }
-        machine.cut()?;
+        machine.unplug();
         let reached = at * 100 / bytes.max(1);
         result.expect(reached >= percent, format!("the power was cut after {reached} % of the image's bytes were written"));
-        std::thread::sleep(Duration::from_secs(1));
+        result.expect(machine.drive().slot_hash(&slot)? == kept, format!("slot {slot}, which ran, has its content as before"));
+        machine.switch_on()?;
         machine.wait_up()?;
+        begin = written(machine)?;
         let version = machine.version().unwrap_or_default();
         result.expect(version == old, format!("the box starts with {old} ({version})"));
-        let now = running_slot(&machine.updates()?).unwrap_or_default();
-        result.expect(now == slot, format!("from slot {slot} ({now})"));
-        result.expect(machine.drive().slot_hash(&slot)? == kept, "whose content is as before");
     }
-    let document = calls::wait_phase(&console, &["verified", "installing", "staged"], quiet(30))?;
+    let document = calls::wait_phase(&console, &["verified", "staged"], quiet(60))?;
+    let now = running_slot(&machine.updates()?).unwrap_or_default();
+    result.expect(now == slot, format!("it still runs from slot {slot} ({now})"));
     result.note(format!("after three cuts it stands at {}: {}", document["phase"], document["fault"]["message"]));
     if document["phase"] == "verified" {
         let ended = calls::install(&console, &sha256, quiet(90))?;
@@ -122,7 +123,8 @@ pub fn mark(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
     machine.wait_version(SECOND, quiet(90))?;
     let document = calls::wait_phase(&console, &["confirmed", "rolled_back"], quiet(90))?;
     result.expect(document["phase"] == "confirmed", format!("cut in the trial, the new system is tried again and stays ({})", document["phase"]));
-    result.expect(machine.drive().entries()?.contains_key(&format!("{target}.conf")), "its entry counts no tries");
+    let entries = wait_entries(machine, |names| names.contains_key(&format!("{target}.conf")))?;
+    result.expect(entries.contains_key(&format!("{target}.conf")), format!("its entry counts no tries ({:?})", entries.keys()));
 
     // At the mark: the moment the entry without a counter is there.
     let target = update_to(bench, Build::Third, machine, &console, stage, task)?;
@@ -146,7 +148,7 @@ pub fn mark(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
         document["phase"] == "confirmed" && version == THIRD,
         format!("the box starts with {THIRD}, confirmed ({version}, {})", document["phase"]),
     );
-    let entries = machine.drive().entries()?;
+    let entries = wait_entries(machine, |names| names.len() == 2)?;
     result.expect(entries.len() == 2, format!("there is one entry per slot ({:?})", entries.keys()));
 
     // Still updatable: the next image is written and would be started next.
@@ -154,6 +156,18 @@ pub fn mark(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
     let ended = calls::install(&console, &sha256, quiet(90))?;
     result.expect(ended.done, format!("the next image is installed ({})", ended.sentence));
     calls::cancel(&console)
+}
+
+/// The boot entries, once they are as wanted or a while is over: the mark comes a moment after the word that it is good.
+fn wait_entries(machine: &UpdateBox, wanted: impl Fn(&BTreeMap<String, String>) -> bool) -> Result<BTreeMap<String, String>, String> {
+    let until = Instant::now() + quiet(10);
+    loop {
+        match machine.drive().entries() {
+            Ok(entries) if wanted(&entries) || Instant::now() > until => return Ok(entries),
+            Err(cause) if Instant::now() > until => return Err(cause),
+            _ => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
 }
 
 /// Brings an update to staged; the slot it was written to.

@@ -13,9 +13,9 @@ use crate::stage::{Stage, Task};
 
 /// The loader stub appends what stands behind this to the signed command line.
 const EXTRA: &str = "io.systemd.stub.kernel-cmdline-extra=";
-/// A unit handed over as a credential; it would say so on the serial line.
-const PLANTED: &str = "io.systemd.credential:systemd.extra-unit.planted.service=[Unit]\\nDefaultDependencies=no\\n[Service]\\n\
-                       ExecStart=/usr/bin/echo PLANTED\\nStandardOutput=tty\\nTTYPath=/dev/ttyS0\\n";
+/// A change of the agent's unit handed over as a credential. In it, in base64: `[Unit]`, `ConditionPathExists=/planted`. Believed, it would
+/// keep the agent from starting.
+const PLANTED: &str = "io.systemd.credential.binary:systemd.unit-dropin.warden-agent.service=W1VuaXRdCkNvbmRpdGlvblBhdGhFeGlzdHM9L3BsYW50ZWQK";
 
 /// `smbios`
 pub fn smbios(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
@@ -36,9 +36,8 @@ pub fn smbios(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
     }
     machine.machine().oem_strings = vec![PLANTED.to_owned()];
     machine.switch_on()?;
-    machine.wait_up()?;
-    let serial = machine.serial();
-    result.expect(!serial.contains("PLANTED"), "a unit that comes as a credential is not run, and the box starts as usual");
+    let up = machine.wait_up();
+    result.expect(up.is_ok(), format!("a change of a unit that comes as a credential is not believed, and the box starts as usual ({up:?})"));
     Ok(())
 }
 

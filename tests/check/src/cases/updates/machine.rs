@@ -151,7 +151,7 @@ impl UpdateBox {
         for left in (0..3).rev() {
             self.log.line(format!("power on: {}", self.run_dir.display()));
             let mut guest = Guest::start(&self.builder, &self.machine, &self.run_dir, false).map_err(|e| e.to_string())?;
-            let begun = guest.wait(&format!("(initrd: |Access Denied|Security Violation|{EMULATOR_STALL})"), quiet(40));
+            let begun = guest.wait(&format!("(initrd: |(?i:Access Denied|Security Violation)|{EMULATOR_STALL})"), quiet(40));
             let stalled = begun.as_ref().is_ok_and(|word| word == EMULATOR_STALL);
             self.guest = Some(guest);
             if stalled && left > 0 {
@@ -269,20 +269,21 @@ impl UpdateBox {
             Some(id) => id,
             None => console.register(TINY_FILE, MODEL)?,
         };
-        if crate::console::state_word(&console.model(&id)?) != "running" {
+        // What served before a restart is on its way by itself.
+        if matches!(crate::console::state_word(&console.model(&id)?), "stopped" | "failed") {
             console.load(&id)?;
         }
         console.wait_state(&id, &["running"], quiet(40))?;
         Ok(id)
     }
 
-    /// The reset button: a power cut as the guest sees it.
+    /// A power cut: off at once, and on again.
     ///
     /// # Errors
     /// QEMU's words.
     pub fn cut(&mut self) -> Result<(), String> {
-        self.log.line("the power is cut and comes back");
-        self.guest()?.reset().map_err(|e| e.to_string())
+        self.unplug();
+        self.switch_on()
     }
 
     /// Pulls the plug; the machine stays off.

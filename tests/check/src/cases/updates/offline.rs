@@ -125,7 +125,8 @@ pub fn stick(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     let mut entries = machine.drive().entries()?;
     while !entries.contains_key("b.conf") && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_secs(1));
-        entries = machine.drive().entries()?;
+        // A folder that is just being written may not be readable for a moment.
+        entries = machine.drive().entries().unwrap_or(entries);
     }
     result.expect(entries.contains_key("b.conf"), format!("and the new slot is confirmed ({:?})", entries.keys()));
     Ok(())
