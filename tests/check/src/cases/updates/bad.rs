@@ -22,12 +22,14 @@ struct Expected {
     codes: &'static [&'static str],
     /// Words of the sentence, one of them.
     words: &'static [&'static str],
+    /// The plug is pulled while it waits, instead of asking for the restart: nobody wrote down then that a trial begins.
+    by_the_plug: bool,
 }
 
 /// `bad-crash`
 pub fn crash(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     let build = if task.sabotage { Build::CrashUnseen } else { Build::Crash };
-    let seen = fall(&Expected { build, codes: &["agent"], words: &["agent"] }, stage, task, result)?;
+    let seen = fall(&Expected { build, codes: &["agent"], words: &["agent"], by_the_plug: false }, stage, task, result)?;
     let Some(seen) = seen else { return Ok(()) };
     result.expect(seen.starts == 1, format!("the broken system was started once, and one deadline ended it ({} starts)", seen.starts));
     // With automatic updates on it is left alone.
@@ -56,7 +58,13 @@ pub fn crash(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
 
 /// `bad-console`
 pub fn console(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    fall(&Expected { build: Build::Console, codes: &["page", "console"], words: &["form", "console", "page"] }, stage, task, result).map(drop)
+    fall(
+        &Expected { build: Build::Console, codes: &["page", "console"], words: &["form", "console", "page"], by_the_plug: false },
+        stage,
+        task,
+        result,
+    )
+    .map(drop)
 }
 
 /// `bad-model`
@@ -65,12 +73,12 @@ pub fn model(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
         let mut held = bench(stage, task)?;
         held.get()?.machine(stage, task)?.serve_model()?;
     }
-    fall(&Expected { build: Build::Model, codes: &["models", "model"], words: &[MODEL, "model"] }, stage, task, result).map(drop)
+    fall(&Expected { build: Build::Model, codes: &["models", "model"], words: &[MODEL, "model"], by_the_plug: false }, stage, task, result).map(drop)
 }
 
 /// `bad-kernel`
 pub fn kernel(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    let expected = Expected { build: Build::Kernel, codes: &["boot_count", "unknown"], words: &["did not come up"] };
+    let expected = Expected { build: Build::Kernel, codes: &["boot_count", "unknown"], words: &["did not come up"], by_the_plug: false };
     let seen = fall(&expected, stage, task, result)?;
     if let Some(seen) = seen {
         result.note(format!("the box was back {:.0} s after the restart", seen.took.as_secs_f64()));
@@ -87,7 +95,7 @@ pub fn migrates(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resu
         let console = machine.console()?;
         (console.make_key("before-the-migration")?.1, console.expect("GET", "/api/models", None, &[200])?.json())
     };
-    fall(&Expected { build: Build::Migrates, codes: &["agent"], words: &["agent"] }, stage, task, result)?;
+    fall(&Expected { build: Build::Migrates, codes: &["agent"], words: &["agent"], by_the_plug: true }, stage, task, result)?;
     let mut held = bench(stage, task)?;
     let console = held.get()?.machine(stage, task)?.console()?;
     let after = console.expect("GET", "/api/models", None, &[200])?.json();
@@ -126,9 +134,14 @@ fn fall(expected: &Expected, stage: &mut Stage, task: &Task, result: &mut CaseRe
     bench.stage_over_the_air(build, stage, task)?;
     let machine = bench.machine(stage, task)?;
     let console = machine.console()?;
-    let mark = machine.guest()?.serial().mark();
-    let begun = Instant::now();
-    calls::restart(&console)?;
+    let (mut mark, begun) = (machine.guest()?.serial().mark(), Instant::now());
+    if expected.by_the_plug {
+        machine.cut()?;
+        // A machine that is switched on begins a new file.
+        mark = 0;
+    } else {
+        calls::restart(&console)?;
+    }
     // The old system goes, the new one comes and goes, the old one is back: only then is there a verdict.
     let gone = Instant::now() + quiet(30);
     while machine.version().is_some() && Instant::now() < gone {

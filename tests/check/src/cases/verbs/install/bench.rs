@@ -166,7 +166,18 @@ impl Bench {
             disks.push((serial, path));
         }
         let before = disks.iter().map(|(_, path)| content(path)).collect::<Result<_, _>>()?;
-        Ok(Stand { builder: self.builder.clone(), folder, logs: self.logs.clone(), stick, disks, before, disks_first: false, ports: None, runs: 0 })
+        Ok(Stand {
+            builder: self.builder.clone(),
+            folder,
+            logs: self.logs.clone(),
+            stick,
+            disks,
+            before,
+            disks_first: false,
+            setup_mode: false,
+            ports: None,
+            runs: 0,
+        })
     }
 
     /// The machine with three disks, installed on once.
@@ -256,6 +267,9 @@ impl Bench {
     }
 }
 
+/// Variables of a firmware that no key was ever given to, in the builder root.
+const NO_KEYS: &str = "usr/share/OVMF/OVMF_VARS_4M.fd";
+
 /// One machine: a stick and its disks.
 pub struct Stand {
     builder: BuilderRoot,
@@ -266,6 +280,8 @@ pub struct Stand {
     before: Vec<String>,
     /// The firmware tries the disks before the stick.
     pub disks_first: bool,
+    /// The firmware checks signatures and has no keys yet.
+    pub setup_mode: bool,
     /// Ports of this host that lead to the guest's 443 and 80; with them comes a controller for sticks.
     ports: Option<(u16, u16)>,
     runs: u32,
@@ -291,6 +307,7 @@ impl Stand {
             drives.push(Drive { boot_order: Some(order), ..Drive::new(path, serial) });
         }
         let mut machine = Machine::from_drives(drives);
+        machine.secure_boot = self.setup_mode.then(|| self.builder.dir().join(NO_KEYS));
         if let Some((encrypted, plain)) = self.ports {
             machine.sockets_for_disks = true;
             machine.forwards.extend([Forward { host: encrypted, guest: 443 }, Forward { host: plain, guest: 80 }]);
