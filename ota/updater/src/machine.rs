@@ -45,6 +45,8 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
+    /// The new system is bad and runs, and there is no other one to go back to: it stays without being confirmed.
+    GivenUp,
     /// The attempt is given up: it failed, or somebody took it back.
     Dropped,
 }
@@ -120,6 +122,10 @@ pub fn next(record: &Record, event: Event) -> Result<Record, Misstep> {
         Event::WentBack { reason, at } => match record {
             Record::Trial { attempt, target_slot, .. } => Ok(Record::RolledBack { attempt: attempt.clone(), target_slot: *target_slot, reason, at }),
             _ => wrong("gone back from"),
+        },
+        Event::GivenUp => match record {
+            Record::Trial { .. } => Ok(Record::Idle),
+            _ => wrong("given up"),
         },
         Event::Dropped => match record {
             Record::Trial { .. } => wrong("dropped"),
@@ -200,6 +206,7 @@ mod tests {
             Just(Event::NotRestarted),
             Just(Event::FoundGood { at: Timestamp::UNIX_EPOCH }),
             Just(Event::WentBack { reason: Reason { code: "x".into(), sentence: "X.".into() }, at: Timestamp::UNIX_EPOCH }),
+            Just(Event::GivenUp),
             Just(Event::Dropped),
         ]
     }

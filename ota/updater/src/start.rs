@@ -27,6 +27,8 @@ pub struct StartFacts {
     pub running: Option<Slot>,
     /// This boot.
     pub boot_id: String,
+    /// Whether the boot loader counts this start; it does not once the slot was marked good.
+    pub counted: bool,
     /// The last word of the health gate.
     pub verdict: Option<Verdict>,
     /// The last fall-back of the initrd.
@@ -116,7 +118,8 @@ pub fn verdict_on<'a>(record: &Record, verdict: Option<&'a Verdict>) -> Option<&
 }
 
 fn on_trial(trial: Record, facts: &StartFacts) -> Start {
-    let good = verdict_on(&trial, facts.verdict.as_ref()).is_some_and(|v| v.outcome == Outcome::Good);
+    // The gate marks a slot good also where its word found no room on the disk; the next start is then not counted, and no word follows.
+    let good = verdict_on(&trial, facts.verdict.as_ref()).map_or(!facts.counted, |v| v.outcome == Outcome::Good);
     match next(&trial, Event::FoundGood { at: facts.now }) {
         Ok(record) if good => Start { record, then: Then::TellGood },
         _ => Start { record: trial, then: Then::AwaitVerdict },
@@ -153,7 +156,15 @@ mod tests {
     use warden_update_record::{Phase, TransactionId};
 
     fn facts(running: Slot, boot: &str) -> StartFacts {
-        StartFacts { running: Some(running), boot_id: boot.to_owned(), verdict: None, fallback: None, target: None, now: Timestamp::UNIX_EPOCH }
+        StartFacts {
+            running: Some(running),
+            boot_id: boot.to_owned(),
+            counted: true,
+            verdict: None,
+            fallback: None,
+            target: None,
+            now: Timestamp::UNIX_EPOCH,
+        }
     }
 
     fn verdict(outcome: Outcome, transaction: &TransactionId) -> Verdict {
@@ -250,6 +261,17 @@ mod tests {
         assert_eq!(comes_to(&trial(), &of(verdict(Outcome::Good, &attempt().transaction))), (Phase::Confirmed, Then::TellGood));
         assert_eq!(comes_to(&trial(), &of(verdict(Outcome::Good, &TransactionId::from("another")))), (Phase::Trial, Then::AwaitVerdict));
         assert_eq!(comes_to(&trial(), &of(verdict(Outcome::Bad, &attempt().transaction))), (Phase::Trial, Then::AwaitVerdict));
+    }
+
+    #[test]
+    fn a_slot_that_was_marked_good_without_a_word_is_confirmed_at_its_next_start() {
+        let uncounted = StartFacts { counted: false, ..facts(Slot::B, "three") };
+        assert_eq!(comes_to(&trial(), &uncounted), (Phase::Confirmed, Then::TellGood));
+        assert_eq!(comes_to(&staged(), &uncounted), (Phase::Confirmed, Then::TellGood));
+        let bad = StartFacts { verdict: Some(verdict(Outcome::Bad, &attempt().transaction)), ..uncounted.clone() };
+        assert_eq!(comes_to(&trial(), &bad), (Phase::Trial, Then::AwaitVerdict), "its own word stands");
+        let of_another = StartFacts { verdict: Some(verdict(Outcome::Bad, &TransactionId::from("another"))), ..uncounted };
+        assert_eq!(comes_to(&trial(), &of_another), (Phase::Confirmed, Then::TellGood));
     }
 
     #[test]

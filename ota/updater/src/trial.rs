@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
 use warden_domain::{Problem, ProblemKind, clock};
-use warden_update_record::{Before, Outcome, Phase, Record, Verdict};
+use warden_update_record::{Attempt, Before, Outcome, Phase, Record, Standing, Verdict, standing};
 
 use crate::fault::Fault;
 use crate::host::number;
@@ -17,6 +18,8 @@ use crate::work::Through;
 
 /// How often the gate's word is looked for.
 const LOOK: Duration = Duration::from_secs(2);
+/// A gate that can go back restarts the machine within this time of its word.
+const LEAVES_WITHIN: SignedDuration = SignedDuration::from_secs(120);
 /// How long requests may end before a restart that somebody asked for.
 const QUIET: Duration = Duration::from_secs(30);
 
@@ -38,6 +41,7 @@ impl UpdateRoom {
         let facts = StartFacts {
             running: self.machine.slot,
             boot_id: self.machine.boot_id.clone(),
+            counted: self.machine.counted,
             verdict: verdict.clone(),
             fallback,
             target,
@@ -47,7 +51,7 @@ impl UpdateRoom {
         let start = at_start(&record, &facts);
         if start.then == Then::TellBad {
             // Before the record says that it is over: a power cut in between must not let the image be taken again by itself.
-            self.quarantine(&start.record).await?;
+            self.quarantine_fallen(&start.record).await?;
         }
         if start.record != record {
             self.put(start.record.clone()).await?;
@@ -121,10 +125,14 @@ impl UpdateRoom {
         self.host.confirmed().await;
     }
 
-    async fn quarantine(&self, record: &Record) -> Result<(), Fault> {
+    async fn quarantine_fallen(&self, record: &Record) -> Result<(), Fault> {
         let Record::RolledBack { attempt, reason, at, .. } = record else { return Ok(()) };
+        self.quarantine(attempt, &reason.sentence, *at).await
+    }
+
+    async fn quarantine(&self, attempt: &Attempt, sentence: &str, at: Timestamp) -> Result<(), Fault> {
         let Ok(digest) = attempt.entry.sha256.parse() else { return Ok(()) };
-        let failed = self.with(|known| known.failed.clone()).with(digest, number(&attempt.entry.version), &reason.sentence, *at);
+        let failed = self.with(|known| known.failed.clone()).with(digest, number(&attempt.entry.version), sentence, at);
         self.store_failed(failed).await
     }
 
@@ -174,10 +182,53 @@ impl UpdateRoom {
         self.leave().await.map_err(|fault| fault.problem())?;
         let restarted = self.host.restart().await;
         if restarted.is_err() {
-            self.step(Event::NotRestarted).await.map_err(|fault| fault.problem())?;
+            self.not_restarted().await;
         }
         drop(turn);
         restarted
+    }
+
+    /// Takes back what was written down for a restart that did not happen. What cannot be written now is settled later.
+    async fn not_restarted(&self) {
+        if standing(&self.record(), self.machine.slot, &self.machine.boot_id) != Standing::Asked {
+            return;
+        }
+        if let Err(fault) = self.step(Event::NotRestarted).await {
+            tracing::error!(%fault, "that the machine was not restarted cannot be noted");
+        }
+    }
+
+    /// The restart by another door did not happen.
+    pub(crate) async fn stayed_up(&self) {
+        let _turn = tokio::time::timeout(LOOK, self.turn.clone().lock_owned()).await.ok();
+        self.not_restarted().await;
+    }
+
+    /// Ends a trial that the health gate found bad where the box cannot go back: the system stays as it is, and another one may be installed.
+    /// With the turn held.
+    pub(crate) async fn end_bad_trial(&self) -> Result<(), Problem> {
+        let record = self.record();
+        let verdict = self.with(|known| verdict_on(&record, known.verdict.as_ref()).cloned());
+        let judged = verdict.filter(|v| v.outcome == Outcome::Bad && (v.boot_id == self.machine.boot_id || !self.machine.counted));
+        let (Some(verdict), Some(attempt), true) = (judged, record.attempt(), record.target_slot() == self.machine.slot) else {
+            return Err(
+                Problem::new(ProblemKind::Conflict, "The new system is being tried.").hint("Wait for its end; the other system is not touched.")
+            );
+        };
+        let now = clock::now();
+        if now >= verdict.at && now.duration_since(verdict.at) < LEAVES_WITHIN {
+            return Err(Problem::new(ProblemKind::Conflict, "The new system was found bad, and the box goes back by itself.")
+                .hint("If it still runs after two minutes, cancel again."));
+        }
+        let sentence = verdict.reason.map_or_else(|| "The health check found the new system bad.".to_owned(), |reason| reason.sentence);
+        // First the list: a cut in between must not let the image be taken again by itself.
+        let noted = async {
+            self.quarantine(attempt, &sentence, now).await?;
+            self.step(Event::GivenUp).await
+        };
+        noted.await.map_err(|fault| fault.problem())?;
+        self.note("failed", &attempt.entry.version, &attempt.running.version, Some(sentence)).await;
+        Ok(())
     }
 
     /// Somebody restarts the machine by another door: what is staged is tried then.

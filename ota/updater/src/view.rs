@@ -186,9 +186,14 @@ impl Updates for UpdateRoom {
 
     async fn cancel(&self) -> Result<(), Problem> {
         let record = self.record();
-        if matches!(record.phase(), Phase::Installing | Phase::Trial) {
-            let what = if record.phase() == Phase::Trial { "The new system is being tried." } else { "The other slot is being written." };
-            return Err(Problem::new(ProblemKind::Conflict, what).hint("Wait for its end; the running system is not touched."));
+        if record.phase() == Phase::Trial {
+            let _turn = self.take_turn()?;
+            return self.end_bad_trial().await;
+        }
+        if record.phase() == Phase::Installing {
+            return Err(
+                Problem::new(ProblemKind::Conflict, "The other slot is being written.").hint("Wait for its end; the running system is not touched.")
+            );
         }
         let Ok(_turn) = self.take_turn() else {
             self.ask_cancel();
@@ -259,6 +264,10 @@ impl Updates for UpdateRoom {
 
     async fn before_power(&self) {
         self.about_to_restart().await;
+    }
+
+    async fn power_failed(&self) {
+        self.stayed_up().await;
     }
 }
 

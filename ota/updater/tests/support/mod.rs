@@ -5,6 +5,7 @@
 
 pub mod bus;
 pub mod rauc;
+pub mod scene;
 pub mod server;
 
 use std::ffi::OsString;
@@ -175,6 +176,8 @@ impl Host for TestHost {
 pub struct Bench {
     folder: tempfile::TempDir,
     pub host: Arc<TestHost>,
+    /// Whether the boot loader counts the starts.
+    pub counted: bool,
 }
 
 impl Bench {
@@ -195,7 +198,7 @@ impl Bench {
             went_back: AtomicUsize::new(0),
             confirmed: AtomicUsize::new(0),
         };
-        Self { folder, host: Arc::new(host) }
+        Self { folder, host: Arc::new(host), counted: true }
     }
 
     pub fn places(&self) -> Places {
@@ -219,7 +222,14 @@ impl Bench {
     pub async fn start_with(&self, slot: Slot, boot: &str, version: &str, rules: Rules) -> Run {
         let changes = Changes::new();
         let tasks = Tasks::new(changes.clone());
-        let machine = Machine { version: version.to_owned(), slot: Some(slot), boot_id: boot.to_owned(), id: "box-1".to_owned(), data_needs: 1 };
+        let machine = Machine {
+            version: version.to_owned(),
+            slot: Some(slot),
+            boot_id: boot.to_owned(),
+            counted: self.counted,
+            id: "box-1".to_owned(),
+            data_needs: 1,
+        };
         let parts = Parts {
             places: self.places(),
             machine,
