@@ -166,9 +166,6 @@ impl Updates for UpdateRoom {
             }
             return self.add(turn, entry).map_err(known);
         }
-        if matches!(record.phase(), Phase::Trial) {
-            return Err(Problem::new(ProblemKind::Conflict, "A new system is being tried.").hint("Wait for the result, then choose again."));
-        }
         let same = record.attempt().is_some_and(|attempt| attempt.entry.sha256 == entry.sha256.to_string());
         if same && record.phase() == Phase::Staged {
             return Err(Problem::new(ProblemKind::Conflict, "This system is installed and waits for a restart.").hint("Choose Restart now."));
@@ -201,7 +198,7 @@ impl Updates for UpdateRoom {
         };
         if !matches!(record.phase(), Phase::Available | Phase::Downloading | Phase::Verified) {
             let hint = if record.phase() == Phase::Staged {
-                "What is installed waits for a restart; to stay with this system, go back after it."
+                "What is installed waits for a restart; to stay with this system, restart into it and go back after it."
             } else {
                 ""
             };
