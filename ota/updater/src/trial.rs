@@ -250,19 +250,32 @@ impl UpdateRoom {
             return Err(Problem::new(ProblemKind::SystemService, why));
         }
         let record = self.record();
-        if record.phase() == Phase::Trial {
-            return Err(Problem::new(ProblemKind::Conflict, "The new system is still being checked.")
-                .hint("Wait for the result: if it is bad, the box goes back by itself."));
+        let (words, hint) = match record.phase() {
+            Phase::Trial => ("The new system is still being checked.", "Wait for the result: if it is bad, the box goes back by itself."),
+            // The other slot holds the new system; started by this door it would not be checked.
+            Phase::Staged => ("The other system is the new one, which waits for a restart.", "Choose Restart now; going back is possible after it."),
+            Phase::Installing => ("The other slot is being written.", "Wait for its end, then try again."),
+            _ => ("", ""),
+        };
+        if !words.is_empty() {
+            return Err(Problem::new(ProblemKind::Conflict, words).hint(hint));
         }
         preflight::restart(&self.work_of_others())?;
         self.quiet().await;
-        self.host.other_slot_next().await?;
         let version = self.machine.version.clone();
         let sentence = "Somebody chose to go back to the other system.";
         let running = record.attempt().filter(|attempt| attempt.entry.version == version);
         let digest = running.and_then(|attempt| attempt.entry.sha256.parse().ok()).unwrap_or_else(|| warden_trust::Digest::of(version.as_bytes()));
-        let failed = self.with(|known| known.failed.clone()).with(digest, number(&version), sentence, clock::now());
+        let before = self.with(|known| known.failed.clone());
+        // First the list: a cut in between must not let the other system take this version again by itself.
+        let failed = before.clone().with(digest, number(&version), sentence, clock::now());
         self.store_failed(failed).await.map_err(|fault| fault.problem())?;
+        if let Err(problem) = self.host.other_slot_next().await {
+            if let Err(fault) = self.store_failed(before).await {
+                tracing::error!(%fault, "the list of failed systems names this version although it still runs");
+            }
+            return Err(problem);
+        }
         self.step(Event::Dropped).await.map_err(|fault| fault.problem())?;
         self.note("went_back", &version, &version, None).await;
         self.host.restart().await
