@@ -1,20 +1,19 @@
-//! Around the restart into a new system: what is written before it, what a start makes of the record, and the wait for the health gate.
+//! Around the restart into a new system: what is written before it, the wait for the health gate, and the way back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use warden_domain::{Problem, ProblemKind, clock};
-use warden_update_record::{Attempt, Before, Outcome, Phase, Record, Standing, Verdict, standing};
+use warden_update_record::{Attempt, Before, Outcome, Phase, Record, Slot, Standing, Verdict, standing};
 
 use crate::fault::Fault;
 use crate::host::number;
-use crate::install::{target, target_facts};
 use crate::machine::Event;
 use crate::preflight;
 use crate::room::{UpdateRoom, blocking};
-use crate::start::{MOST_INTERRUPTIONS, StartFacts, TargetFacts, Then, at_start, verdict_on};
-use crate::work::Through;
+use crate::start::verdict_on;
 
 /// How often the gate's word is looked for.
 const LOOK: Duration = Duration::from_secs(2);
@@ -24,72 +23,7 @@ const LEAVES_WITHIN: SignedDuration = SignedDuration::from_secs(120);
 const QUIET: Duration = Duration::from_secs(30);
 
 impl UpdateRoom {
-    /// Finds out where the update stands after a start, and goes on with it.
-    pub(crate) async fn settle(self: &Arc<Self>) -> Result<(), Fault> {
-        let turn = self.turn.clone().lock_owned().await;
-        let record = self.record();
-        let target = if record.phase() == Phase::Installing { self.after_install().await } else { None };
-        let (health, boot) = (self.places.health.clone(), self.places.boot.clone());
-        let (verdict, fallback) = blocking(move || {
-            let verdict = warden_update_record::read::<Verdict>(&health).unwrap_or_else(|fault| {
-                tracing::warn!(%fault, "the health check's verdict cannot be read");
-                None
-            });
-            Ok((verdict, warden_update_record::read(&boot).ok().flatten()))
-        })
-        .await?;
-        let facts = StartFacts {
-            running: self.machine.slot,
-            boot_id: self.machine.boot_id.clone(),
-            counted: self.machine.counted,
-            verdict: verdict.clone(),
-            fallback,
-            target,
-            now: clock::now(),
-        };
-        self.with(|known| known.verdict = verdict);
-        let start = at_start(&record, &facts);
-        if start.then == Then::TellBad {
-            // Before the record says that it is over: a power cut in between must not let the image be taken again by itself.
-            self.quarantine_fallen(&start.record).await?;
-        }
-        if start.record != record {
-            self.put(start.record.clone()).await?;
-        }
-        match start.then {
-            Then::Nothing => {}
-            // A new start is a new chance: the schedule takes the transfer up at once.
-            Then::Fetch => {
-                if self.with(|known| known.trouble.passes) {
-                    self.clear_trouble().await;
-                }
-            }
-            Then::Install => {
-                self.go_on(turn, Through::Staged)?;
-            }
-            Then::GaveUp => self.set_trouble(&Fault::CutOff { times: MOST_INTERRUPTIONS + 1 }).await,
-            Then::AwaitVerdict => {
-                let room = Arc::clone(self);
-                tokio::spawn(async move { room.await_verdict().await });
-            }
-            Then::TellGood => self.tell_good(&start.record).await,
-            Then::TellBad => self.tell_bad(&start.record).await,
-        }
-        Ok(())
-    }
-
-    /// What RAUC says about the slot of an install that was under way; waits while it is still at work.
-    async fn after_install(&self) -> Option<TargetFacts> {
-        let rauc = self.host.rauc().await.ok()?;
-        let begun = Instant::now();
-        while rauc.busy().await.ok()? && begun.elapsed() < self.stall {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        let (name, _) = target(&rauc.slots().await.ok()?).ok()?;
-        target_facts(&rauc, &name).await.ok()
-    }
-
-    async fn await_verdict(self: Arc<Self>) {
+    pub(crate) async fn await_verdict(self: Arc<Self>) {
         loop {
             let record = self.record();
             if record.phase() != Phase::Trial {
@@ -114,7 +48,7 @@ impl UpdateRoom {
         }
     }
 
-    async fn tell_good(&self, record: &Record) {
+    pub(crate) async fn tell_good(&self, record: &Record) {
         let Some(attempt) = record.attempt() else { return };
         let failed = self.with(|known| known.failed.clone()).confirmed(&number(&attempt.entry.version));
         if let Err(fault) = self.store_failed(failed).await {
@@ -125,33 +59,28 @@ impl UpdateRoom {
         self.host.confirmed().await;
     }
 
-    async fn quarantine_fallen(&self, record: &Record) -> Result<(), Fault> {
-        let Record::RolledBack { attempt, reason, at, .. } = record else { return Ok(()) };
-        self.quarantine(attempt, &reason.sentence, *at).await
-    }
-
-    async fn quarantine(&self, attempt: &Attempt, sentence: &str, at: Timestamp) -> Result<(), Fault> {
-        let Ok(digest) = attempt.entry.sha256.parse() else { return Ok(()) };
-        let failed = self.with(|known| known.failed.clone()).with(digest, number(&attempt.entry.version), sentence, at);
-        self.store_failed(failed).await
-    }
-
-    async fn tell_bad(&self, record: &Record) {
+    pub(crate) async fn tell_bad(&self, record: &Record) {
         let Record::RolledBack { attempt, reason, .. } = record else { return };
         self.note("rolled_back", &attempt.entry.version, &attempt.running.version, Some(reason.sentence.clone())).await;
     }
 
     /// Everything that is on the medium before the machine restarts into a trial, the record last.
     async fn leave(&self) -> Result<(), Fault> {
-        self.host.keep_data().await?;
-        self.write_before().await?;
+        if let Record::Staged { attempt, target_slot, .. } = self.record() {
+            self.keep_way_back(&attempt, target_slot).await?;
+        }
         self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await.map(drop)
     }
 
+    /// What a fall-back opens again, and what the gate of the new system compares with, on the medium.
+    pub(crate) async fn keep_way_back(&self, attempt: &Attempt, target_slot: Slot) -> Result<(), Fault> {
+        self.host.keep_data().await?;
+        self.write_before(attempt, target_slot).await
+    }
+
     /// Writes down how the box is, for the gate of the new system.
-    pub(crate) async fn write_before(&self) -> Result<(), Fault> {
-        let record = self.record();
-        let (Some(attempt), Some(target_slot), Some(slot)) = (record.attempt(), record.target_slot(), self.machine.slot) else { return Ok(()) };
+    pub(crate) async fn write_before(&self, attempt: &Attempt, target_slot: Slot) -> Result<(), Fault> {
+        let Some(slot) = self.machine.slot else { return Ok(()) };
         let facts = self.host.before().await;
         let before = Before {
             transaction: attempt.transaction.clone(),
@@ -194,7 +123,8 @@ impl UpdateRoom {
             return;
         }
         if let Err(fault) = self.step(Event::NotRestarted).await {
-            tracing::error!(%fault, "that the machine was not restarted cannot be noted");
+            tracing::error!(%fault, "that the machine was not restarted cannot be noted; it is tried again");
+            self.unsettled.store(true, Ordering::Relaxed);
         }
     }
 

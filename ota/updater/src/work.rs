@@ -226,7 +226,7 @@ impl UpdateRoom {
             return Ok(End::Fetched);
         }
         if self.record().phase() == Phase::Verified {
-            self.write_slot(task).await?;
+            self.write_slot(task, cancel).await?;
         }
         Ok(End::Staged)
     }
@@ -334,7 +334,7 @@ impl UpdateRoom {
                 this.bring(&task, &entry, &cancel).await?;
                 task.done("fetch");
                 task.step("add");
-                this.place_fetched(&entry).await?;
+                this.place_fetched(&entry, &cancel).await?;
                 Ok(End::Added)
             }
             .await;

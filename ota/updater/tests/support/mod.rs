@@ -122,6 +122,11 @@ pub struct TestHost {
     pub refuse_restart: Mutex<bool>,
     pub went_back: AtomicUsize,
     pub confirmed: AtomicUsize,
+    /// Copies of the data that were begun.
+    pub copies: AtomicUsize,
+    pub refuse_copy: Mutex<bool>,
+    /// Each copy takes so long.
+    pub copy_takes: Mutex<Duration>,
 }
 
 #[async_trait]
@@ -164,7 +169,10 @@ impl Host for TestHost {
     }
 
     async fn keep_data(&self) -> Result<(), Problem> {
-        Ok(())
+        self.copies.fetch_add(1, Ordering::SeqCst);
+        let takes = *self.copy_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
+        if *self.refuse_copy.lock().unwrap() { Err(Problem::new(ProblemKind::DiskFull, "There is no room for the copy.")) } else { Ok(()) }
     }
 
     async fn confirmed(&self) {
@@ -197,6 +205,9 @@ impl Bench {
             refuse_restart: Mutex::new(false),
             went_back: AtomicUsize::new(0),
             confirmed: AtomicUsize::new(0),
+            copies: AtomicUsize::new(0),
+            refuse_copy: Mutex::default(),
+            copy_takes: Mutex::default(),
         };
         Self { folder, host: Arc::new(host), counted: true }
     }
