@@ -40,6 +40,7 @@ pub(crate) struct Running {
     pub(crate) version: &'static str,
     slot: Option<Slot>,
     boot_id: String,
+    counted: bool,
     places: Places,
 }
 
@@ -55,6 +56,7 @@ impl Running {
             version: image.map_or(crate::config::VERSION, |version| Box::leak(version.into_boxed_str())),
             slot: if appliance { record::slot_of(&read("/proc/cmdline")) } else { None },
             boot_id: record::boot_id().unwrap_or_default(),
+            counted: record::counted(),
             places: Places {
                 state: beside("update"),
                 health: beside("health"),
@@ -86,6 +88,7 @@ impl Running {
         let facts = StartFacts {
             running: self.slot,
             boot_id: self.boot_id.clone(),
+            counted: self.counted,
             verdict: record::read(&self.places.health).ok().flatten(),
             fallback: record::read(&self.places.boot).ok().flatten(),
             target: None,
@@ -139,6 +142,7 @@ pub(crate) async fn open(config: &Config, running: &Running, rooms: Rooms) -> Re
         version: running.version.to_owned(),
         slot: running.slot,
         boot_id: running.boot_id.clone(),
+        counted: running.counted,
         id: record::machine_id().unwrap_or_else(|_| status::host_name()),
         data_needs: u32::try_from(rooms.store.readable_from().await?).unwrap_or(0),
     };
@@ -245,7 +249,11 @@ impl Machine for ToldMachine {
 
     async fn power(&self, power: Power) -> Result<(), Problem> {
         self.updates.before_power().await;
-        self.inner.power(power).await
+        let done = self.inner.power(power).await;
+        if done.is_err() {
+            self.updates.power_failed().await;
+        }
+        done
     }
 
     async fn request_factory_reset(&self, keep_models: bool) -> Result<String, Problem> {

@@ -210,4 +210,6 @@ impl Updates for World {
     }
 
     async fn before_power(&self) {}
+
+    async fn power_failed(&self) {}
 }

@@ -115,7 +115,9 @@ impl Page {
         Ok(Self {
             notices: notices(&view, t),
             facts: facts(&view, now, t),
-            back: may && view.phase != UpdatePhase::Trial && view.slots.iter().any(|slot| !slot.running && slot.good == Some(true)),
+            back: may
+                && !matches!(view.phase, UpdatePhase::Installing | UpdatePhase::Staged | UpdatePhase::Trial)
+                && view.slots.iter().any(|slot| !slot.running && slot.good == Some(true)),
             check: may && view.settings.channel_url.is_some(),
             checked: view.checked_at.map(|at| Moment::new(at, now, t)),
             attempt: view.attempt.as_ref().filter(|_| at_work).map(|a| t.updates_attempt(&a.from, &a.version)).unwrap_or_default(),
@@ -259,7 +261,9 @@ fn deeds(view: &UpdateView) -> Deeds {
     Deeds {
         install: view.cannot_install.is_none() && !moves && view.phase == UpdatePhase::Verified,
         restart: view.phase == UpdatePhase::Staged,
-        cancel: matches!(view.phase, UpdatePhase::Available | UpdatePhase::Downloading | UpdatePhase::Verified),
+        // A trial that was found bad and still runs has no other system to go back to.
+        cancel: matches!(view.phase, UpdatePhase::Available | UpdatePhase::Downloading | UpdatePhase::Verified)
+            || (view.phase == UpdatePhase::Trial && view.gate.iter().any(|check| check.outcome == "failed")),
     }
 }
 
@@ -286,7 +290,8 @@ fn offer(offer: &Offer, view: &UpdateView, may: bool, now: Timestamp, t: &'stati
     let ours = view.attempt.as_ref().is_some_and(|attempt| attempt.sha256 == offer.sha256);
     let busy = match view.phase {
         UpdatePhase::Idle | UpdatePhase::Confirmed | UpdatePhase::RolledBack => false,
-        UpdatePhase::Verified | UpdatePhase::Staged => ours,
+        UpdatePhase::Verified => ours,
+        UpdatePhase::Staged => system || ours,
         _ => true,
     };
     let can = may && !offer.installed && offer.refused.is_none() && !busy && (!system || offer.direction != "same");

@@ -382,7 +382,8 @@ pub trait Updates: Send + Sync {
     /// Restarts into what is staged. `Conflict` when nothing is.
     async fn restart(&self) -> Result<(), Problem>;
 
-    /// Ends what is at work at its next safe point, or takes back what waits. `Conflict` while a slot is written, or when nothing is there.
+    /// Ends what is at work at its next safe point, takes back what waits, or ends a trial that was found bad and has no system to go back
+    /// to. `Conflict` while a slot is written or tried, while what was installed waits for a restart, or when nothing is there.
     async fn cancel(&self) -> Result<(), Problem>;
 
     /// Makes the other system the next one and restarts. `Conflict` when it cannot be started.
@@ -408,6 +409,9 @@ pub trait Updates: Send + Sync {
 
     /// Called right before the machine is restarted or switched off, whoever asked: what is staged is then tried at the next start.
     async fn before_power(&self);
+
+    /// Called when that did not happen after all: what is staged waits on.
+    async fn power_failed(&self);
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | of a slot that is not counted | wait until the agent answers, then mark good, so that the initrd's count ends |
 //! | of a counted slot | all checks, unbroken for the dwell time: verdict, mark good; at the deadline: verdict, mark bad, restart |
 
+pub mod came;
 pub mod checks;
 pub mod facts;
 pub mod hands;

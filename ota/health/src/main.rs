@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use warden_health::came::{Came, came};
 use warden_health::checks::Expected;
 use warden_health::hands::BusHands;
-use warden_health::readers::{self, Appliance};
+use warden_health::readers::Appliance;
 use warden_health::run::{self, Ended, Trial};
 use warden_health::times::{self, Times};
-use warden_update_record::{Before, Record, Slot, Standing, boot_id, image_version, slot_of, standing};
+use warden_update_record::{boot_id, counted, image_version, slot_of};
 
 /// Belongs to this boot; keeps the moment of the gate's first start for its later ones.
 const STARTED: &str = "/run/warden-health/started";
@@ -49,7 +50,7 @@ async fn judge() -> Result<(), String> {
     let eyes = Appliance { bus: bus.clone(), socket: PathBuf::from("/run/warden-agent/console.sock"), model: times.model };
     let hands = BusHands(bus);
     let slot = slot_of(&read("/proc/cmdline")?);
-    if !readers::counted() {
+    if !counted() {
         run::settle(&eyes, &hands, Duration::from_secs(2)).await?;
         tracing::info!("the agent answers; this start counts as healthy");
         return Ok(());
@@ -57,10 +58,10 @@ async fn judge() -> Result<(), String> {
     let slot = slot.ok_or("the kernel command line names no slot; this system was not started from one")?;
     let version = image_version(&read("/usr/lib/os-release")?).ok_or("/usr/lib/os-release names no IMAGE_VERSION")?;
     let boot_id = boot_id().map_err(|cause| format!("this boot has no id: {cause}"))?;
-    let Came { before, update } = came(slot, &boot_id);
+    let Came { transaction, before, update } = came(Path::new(warden_update_record::UPDATE_DIR), slot, &boot_id);
     let times = if update { times } else { Times { deadline: NEVER, ..times } };
     let trial = Trial {
-        transaction: before.as_ref().map(|before| before.transaction.clone()),
+        transaction,
         expected: Expected { version, before },
         slot,
         boot_id,
@@ -75,39 +76,6 @@ async fn judge() -> Result<(), String> {
         Ended::NowhereToGo(reason) => tracing::error!(code = reason.code, "slot {slot} is not good and stays"),
     }
     Ok(())
-}
-
-/// What led to this slot.
-struct Came {
-    /// How the box was before, if that is known.
-    before: Option<Before>,
-    /// Whether an update did, or whether that cannot be told. Otherwise the slot was installed, or somebody went back to it: the other one
-    /// is no better, so that nothing is won by giving this one up at a deadline. It is judged good when it is, and its starts are counted.
-    update: bool,
-}
-
-fn came(slot: Slot, boot_id: &str) -> Came {
-    let folder = Path::new(warden_update_record::UPDATE_DIR);
-    let record = match warden_update_record::read::<Record>(folder) {
-        Ok(Some(record)) => record,
-        // No record at all is a box that was never updated, provided that its place is there.
-        Ok(None) => return Came { before: None, update: !folder.is_dir() },
-        Err(cause) => {
-            tracing::error!("{cause}");
-            return Came { before: None, update: true };
-        }
-    };
-    if standing(&record, Some(slot), boot_id) != Standing::OnTrial {
-        return Came { before: None, update: false };
-    }
-    let before: Option<Before> = warden_update_record::read(folder).unwrap_or_else(|cause| told(&cause));
-    let before = before.filter(|before| record.attempt().is_some_and(|attempt| attempt.transaction == before.transaction));
-    Came { before, update: true }
-}
-
-fn told<T>(cause: &warden_update_record::FileError) -> Option<T> {
-    tracing::error!("{cause}");
-    None
 }
 
 /// Time since the gate's first start in this boot.

@@ -22,7 +22,7 @@ pub use before::{Before, ServedModel};
 pub use file::{Document, FileError, MAX_BYTES, read, write};
 pub use record::{Asked, Attempt, EntryRef, Origin, Phase, Reason, Record, Running, TransactionId};
 pub use standing::{Standing, standing};
-pub use system::{boot_id, image_version, machine_id, slot_of};
+pub use system::{boot_id, counted, image_version, machine_id, slot_of};
 pub use verdict::{Check, CheckOutcome, Fallback, Outcome, Verdict};
 pub use warden_bootslot::entry::Slot;
 

@@ -2,8 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use warden_bootslot::entry::Slot;
+
+/// The boot loader leaves it when, and only when, the entry it started is counted.
+const COUNT: &str = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+
+/// Whether the boot loader counts this start: the slot was not marked good before it.
+#[must_use]
+pub fn counted() -> bool {
+    Path::new(COUNT).exists()
+}
 
 /// The id of this boot, a UUID.
 ///

@@ -4,6 +4,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use warden_domain::change::Topic;
@@ -85,14 +87,18 @@ fn begins_as_model(path: &Path) -> bool {
 
 impl UpdateRoom {
     /// Puts a fetched and checked target in its place.
-    pub(crate) async fn place_fetched(&self, entry: &Entry) -> Result<(), Fault> {
+    pub(crate) async fn place_fetched(&self, entry: &Entry, cancel: &Arc<AtomicBool>) -> Result<(), Fault> {
         let (places, from, entry) = (self.places.clone(), self.target(&entry.sha256), entry.clone());
         let kind = entry.kind;
-        let named = entry.clone();
+        let (named, cancel) = (entry.clone(), cancel.clone());
         blocking(move || {
             let path = place(&places, &entry).ok_or_else(|| Fault::NothingInside { detail: format!(": {} is not for it", entry.subject()) })?;
             let (mut out, hidden) = hidden(&path, entry.kind)?;
             let copied = File::open(&from).and_then(|mut file| std::io::copy(&mut file, &mut out)).and_then(|_| out.sync_all());
+            if cancel.load(Ordering::Relaxed) {
+                let _gone_already = fs::remove_file(&hidden);
+                return Err(Fault::Cancelled);
+            }
             if let Err(cause) = copied {
                 let _gone_already = fs::remove_file(&hidden);
                 return Err(Fault::io(format!("{} cannot be copied to its place", entry.subject()))(cause));

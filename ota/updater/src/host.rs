@@ -68,6 +68,8 @@ pub struct Machine {
     pub slot: Option<Slot>,
     /// This boot.
     pub boot_id: String,
+    /// Whether the boot loader counts this start.
+    pub counted: bool,
     /// A stable id of the box.
     pub id: String,
     /// The lowest data format that a system must know to read this box's data.

@@ -2,10 +2,12 @@
 //! every question has its answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rauc_client::{BundleFormat, BundleInfo, InstallArgs, Rauc, Slot as RaucSlot, SlotState};
+use rauc_client::{BundleFormat, BundleInfo, InstallArgs, Rauc, RaucError, Slot as RaucSlot, SlotState};
 use warden_domain::tasks::Task;
 use warden_domain::update::UpdateProgress;
+use warden_domain::{Problem, ProblemKind};
 use warden_trust::{Entry, PartCheck};
 use warden_update_record::{Asked, Record, Slot};
 
@@ -17,7 +19,7 @@ use crate::start::TargetFacts;
 
 impl UpdateRoom {
     /// From verified to staged.
-    pub(crate) async fn write_slot(self: &Arc<Self>, task: &Task) -> Result<(), Fault> {
+    pub(crate) async fn write_slot(self: &Arc<Self>, task: &Task, cancel: &AtomicBool) -> Result<(), Fault> {
         task.step("install");
         let record = self.record();
         let Record::Verified { attempt } = &record else { return Err(crate::machine::Misstep { from: record.phase(), to: "installed" }.into()) };
@@ -39,35 +41,38 @@ impl UpdateRoom {
         let rauc = self.host.rauc().await?;
         let ours = rauc.compatible().await?;
         fits(&rauc.inspect(&path).await?, &entry, &ours)?;
-        let (name, target) = target(&rauc.slots().await?)?;
+        let (_, target) = target(&rauc.slots().await?)?;
 
+        not_cancelled(cancel)?;
+        // From the first byte on a cut may start the new system: what it is gone back to and compared with is on the medium before.
+        self.keep_way_back(attempt, target).await?;
         self.step(Event::Writing { target }).await?;
+        if let Err(fault) = not_cancelled(cancel) {
+            self.step(Event::NotWritten).await?;
+            return Err(fault);
+        }
         let args =
             InstallArgs { manifest_hash: entry.manifest_hash.map(|hash| hash.to_string()), transaction_id: Some(attempt.transaction.to_string()) };
         let room = Arc::clone(self);
         let installed = rauc.install(&path, &args, self.stall, move |progress| room.wrote(u64::from(progress.percent))).await;
-        if let Err(fault) = installed {
-            let fault = Fault::Rauc(fault);
-            // RAUC may still be at work when only the way to it broke; the slot then counts as cut off, else as not written.
-            self.step(Event::Interrupted).await?;
-            return Err(fault);
+        let found = match &installed {
+            Err(fault) if !broke_off(fault) => Some(TargetFacts::default()),
+            _ => self.after_install().await,
+        };
+        let Some(found) = found else {
+            // RAUC may still be at work, or have made the slot the first one: the record stays, and the clock settles it.
+            return Err(installed.err().map_or_else(untold, Fault::Rauc));
+        };
+        if !found.holds(attempt) {
+            self.step(Event::NotWritten).await?;
+            return Err(installed.err().map_or_else(|| Fault::NotStaged { detail: format!("{found:?}") }, Fault::Rauc));
         }
         task.done("install");
         task.step("stage");
-        let found = target_facts(&rauc, &name).await?;
-        let transaction = attempt.transaction.as_str();
-        if !(found.complete && found.primary && found.transaction.as_deref() == Some(transaction)) {
-            self.step(Event::Interrupted).await?;
-            return Err(Fault::NotStaged { detail: format!("{found:?}") });
-        }
         self.step(Event::Written { boot_id: self.machine.boot_id.clone() }).await?;
-        // Somebody may pull the plug now, and the new system starts: what it compares itself with is written already.
-        let kept = match self.host.keep_data().await {
-            Ok(()) => self.write_before().await,
-            Err(problem) => Err(problem.into()),
-        };
-        if let Err(fault) = kept {
-            tracing::warn!(%fault, "the state before the trial could not be written yet; it is tried again before the restart");
+        // Somebody may pull the plug now, and the new system starts: the way back is brought up to date.
+        if let Err(fault) = self.keep_way_back(attempt, target).await {
+            tracing::warn!(%fault, "the state before the trial is the one from before the install; it is tried again before the restart");
         }
         let _gone_already = tokio::fs::remove_file(&path).await;
         Ok(())
@@ -76,6 +81,20 @@ impl UpdateRoom {
     fn wrote(&self, percent: u64) {
         self.set_progress(Some(UpdateProgress { done: percent, total: 100, bytes: false, per_second: None, left_s: None }));
     }
+}
+
+fn not_cancelled(cancel: &AtomicBool) -> Result<(), Fault> {
+    if cancel.load(Ordering::Relaxed) { Err(Fault::Cancelled) } else { Ok(()) }
+}
+
+/// Whether only the way to RAUC broke, so that it may still be at work.
+const fn broke_off(fault: &RaucError) -> bool {
+    matches!(fault, RaucError::Bus { .. } | RaucError::Gone | RaucError::Stalled(_))
+}
+
+fn untold() -> Fault {
+    let problem = Problem::new(ProblemKind::SystemService, "The update service does not say whether the new system is in its place.");
+    Fault::Problem(problem.hint("It is asked again by itself; if it stays so, restart the box."))
 }
 
 /// Whether an image is what the release says and what a box takes.

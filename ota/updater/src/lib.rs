@@ -21,6 +21,7 @@ pub mod policy;
 pub mod preflight;
 mod room;
 mod schedule;
+mod settle;
 pub mod start;
 #[cfg(test)]
 mod testing;

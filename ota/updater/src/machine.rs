@@ -21,6 +21,8 @@ pub enum Event {
     },
     /// The write was cut off; the file is still here.
     Interrupted,
+    /// The write was not begun, or ended with a refusal; the file is still here.
+    NotWritten,
     /// The slot is whole and the next one to start.
     Written {
         /// The present boot.
@@ -45,6 +47,8 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
+    /// The new system is bad and runs, and there is no other one to go back to: it stays without being confirmed.
+    GivenUp,
     /// The attempt is given up: it failed, or somebody took it back.
     Dropped,
 }
@@ -68,7 +72,8 @@ pub fn next(record: &Record, event: Event) -> Result<Record, Misstep> {
     let wrong = |to| Err(Misstep { from, to });
     match event {
         Event::Chosen(attempt) => match record {
-            Record::Installing { .. } | Record::Trial { .. } => wrong("another one"),
+            // The slot at work goes first at the next start, or is about to: the record must not forget it.
+            Record::Installing { .. } | Record::Staged { .. } | Record::Trial { .. } => wrong("another one"),
             _ => Ok(Record::Available { attempt }),
         },
         Event::Fetching => match record {
@@ -91,6 +96,10 @@ pub fn next(record: &Record, event: Event) -> Result<Record, Misstep> {
                 Ok(Record::Verified { attempt })
             }
             _ => wrong("interrupted"),
+        },
+        Event::NotWritten => match record {
+            Record::Installing { attempt, .. } => Ok(Record::Verified { attempt: attempt.clone() }),
+            _ => wrong("not written"),
         },
         Event::Written { boot_id } => match record {
             Record::Installing { attempt, target_slot } => {
@@ -121,8 +130,12 @@ pub fn next(record: &Record, event: Event) -> Result<Record, Misstep> {
             Record::Trial { attempt, target_slot, .. } => Ok(Record::RolledBack { attempt: attempt.clone(), target_slot: *target_slot, reason, at }),
             _ => wrong("gone back from"),
         },
+        Event::GivenUp => match record {
+            Record::Trial { .. } => Ok(Record::Idle),
+            _ => wrong("given up"),
+        },
         Event::Dropped => match record {
-            Record::Trial { .. } => wrong("dropped"),
+            Record::Installing { .. } | Record::Staged { .. } | Record::Trial { .. } => wrong("dropped"),
             _ => Ok(Record::Idle),
         },
     }
@@ -183,6 +196,22 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_that_is_written_or_goes_first_is_not_forgotten() {
+        let mut way = vec![Event::Chosen(attempt()), Event::Checked, Event::Writing { target: Slot::B }];
+        for _ in 0..2 {
+            let record = walk(&way).unwrap();
+            assert!(next(&record, Event::Chosen(attempt())).is_err() && next(&record, Event::Dropped).is_err(), "{record:?}");
+            way.push(Event::Written { boot_id: boot("one") });
+        }
+    }
+
+    #[test]
+    fn a_write_that_was_not_begun_is_not_counted() {
+        let record = walk(&[Event::Chosen(attempt()), Event::Checked, Event::Writing { target: Slot::B }, Event::NotWritten]).unwrap();
+        assert_eq!(record, Record::Verified { attempt: attempt() });
+    }
+
+    #[test]
     fn a_write_that_was_cut_off_is_counted() {
         let written = walk(&[Event::Chosen(attempt()), Event::Checked, Event::Writing { target: Slot::B }, Event::Interrupted]).unwrap();
         assert_eq!((written.phase(), written.attempt().unwrap().interruptions), (Phase::Verified, 1));
@@ -195,11 +224,13 @@ mod tests {
             Just(Event::Checked),
             Just(Event::Writing { target: Slot::B }),
             Just(Event::Interrupted),
+            Just(Event::NotWritten),
             Just(Event::Written { boot_id: boot("one") }),
             Just(Event::Restarting { boot_id: boot("one") }),
             Just(Event::NotRestarted),
             Just(Event::FoundGood { at: Timestamp::UNIX_EPOCH }),
             Just(Event::WentBack { reason: Reason { code: "x".into(), sentence: "X.".into() }, at: Timestamp::UNIX_EPOCH }),
+            Just(Event::GivenUp),
             Just(Event::Dropped),
         ]
     }
@@ -212,6 +243,7 @@ mod tests {
                 let Ok(after) = next(&record, event) else { continue };
                 if after.phase() == Phase::Confirmed { prop_assert_eq!(record.phase(), Phase::Trial); }
                 if after.phase() == Phase::Trial { prop_assert_eq!(record.phase(), Phase::Staged); }
+                if record.phase() == Phase::Staged { prop_assert_eq!(after.phase(), Phase::Trial, "a staged slot was forgotten"); }
                 if after.phase() == Phase::Installing { prop_assert_eq!(record.phase(), Phase::Verified); }
                 record = after;
             }

@@ -81,6 +81,8 @@ pub struct UpdateRoom {
     pub(crate) known: Mutex<Known>,
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     pub(crate) cancel: Mutex<Arc<AtomicBool>>,
+    /// Where the update stands could not be told or written; the clock tries again.
+    pub(crate) unsettled: AtomicBool,
     pub(crate) uploads: tokio::sync::Mutex<()>,
     pub(crate) started: Timestamp,
     pub(crate) this: Weak<Self>,
@@ -115,6 +117,7 @@ impl UpdateRoom {
             known: Mutex::new(known),
             turn: Arc::default(),
             cancel: Mutex::default(),
+            unsettled: AtomicBool::new(false),
             uploads: tokio::sync::Mutex::default(),
             started: clock::now(),
             this: this.clone(),

@@ -37,6 +37,7 @@ impl UpdateRoom {
 
     /// One look of the clock. Whatever goes wrong is told where it went wrong; the next look comes anyway.
     pub async fn turn_of_the_clock(self: &Arc<Self>) {
+        self.settle_again().await;
         let settings = self.settings();
         let last = self.with(|known| known.channel.asked_at.map(|at| (at, known.channel.fault.is_none())));
         if policy::check_due(&settings, last, self.started, &self.machine.id, clock::now())

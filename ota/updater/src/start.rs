@@ -2,7 +2,7 @@
 //! and what the system says in, a named record and what to do next out.
 
 use jiff::Timestamp;
-use warden_update_record::{Fallback, Outcome, Reason, Record, Slot, Standing, Verdict, standing};
+use warden_update_record::{Attempt, Fallback, Outcome, Reason, Record, Slot, Standing, Verdict, standing};
 
 use crate::machine::{Event, next};
 
@@ -20,6 +20,14 @@ pub struct TargetFacts {
     pub primary: bool,
 }
 
+impl TargetFacts {
+    /// Whether the image of this attempt lies there whole and starts next.
+    #[must_use]
+    pub fn holds(&self, attempt: &Attempt) -> bool {
+        self.complete && self.primary && self.transaction.as_deref() == Some(attempt.transaction.as_str())
+    }
+}
+
 /// What the system says at a start.
 #[derive(Clone, Debug)]
 pub struct StartFacts {
@@ -27,11 +35,13 @@ pub struct StartFacts {
     pub running: Option<Slot>,
     /// This boot.
     pub boot_id: String,
+    /// Whether the boot loader counts this start; it does not once the slot was marked good.
+    pub counted: bool,
     /// The last word of the health gate.
     pub verdict: Option<Verdict>,
     /// The last fall-back of the initrd.
     pub fallback: Option<Fallback>,
-    /// The target slot; `None` when RAUC does not answer.
+    /// The target slot; `None` while RAUC is at work or does not answer.
     pub target: Option<TargetFacts>,
     /// Now.
     pub now: Timestamp,
@@ -74,17 +84,17 @@ pub fn at_start(record: &Record, facts: &StartFacts) -> Start {
     match record {
         Record::Idle | Record::Confirmed { .. } | Record::RolledBack { .. } => stay(Then::Nothing),
         Record::Available { .. } | Record::Downloading { .. } => stay(Then::Fetch),
-        Record::Verified { attempt } => stay(if attempt.interruptions > 0 { Then::Install } else { Then::Nothing }),
+        Record::Verified { attempt } => stay(if (1..=MOST_INTERRUPTIONS).contains(&attempt.interruptions) { Then::Install } else { Then::Nothing }),
         Record::Installing { attempt, target_slot } => {
-            let target = facts.target.clone().unwrap_or_default();
-            let whole = target.complete && target.primary && target.transaction.as_deref() == Some(attempt.transaction.as_str());
             if facts.running == Some(*target_slot) {
                 // Power was cut between the last step of the install and our note of it, and the loader already tried the new slot.
                 let staged = next(record, Event::Written { boot_id: "unknown".to_owned() });
                 let trial = staged.and_then(|staged| next(&staged, Event::Restarting { boot_id: "unknown".to_owned() }));
                 return trial.map_or_else(|_| stay(Then::Nothing), |trial| on_trial(trial, facts));
             }
-            if whole {
+            // Without RAUC's word it is not known whether the slot goes first; it is asked again.
+            let Some(target) = &facts.target else { return stay(Then::Nothing) };
+            if target.holds(attempt) {
                 return go(Event::Written { boot_id: facts.boot_id.clone() }, Then::Nothing);
             }
             go(Event::Interrupted, if attempt.interruptions < MOST_INTERRUPTIONS { Then::Install } else { Then::GaveUp })
@@ -108,6 +118,16 @@ pub fn at_start(record: &Record, facts: &StartFacts) -> Start {
     }
 }
 
+/// Why a system that had been confirmed does not run any more: the initrd gave it up. The record stays, because the data of both systems is
+/// the same since then; only taking that image again by itself must end.
+#[must_use]
+pub fn fell_later(record: &Record, facts: &StartFacts) -> Option<Reason> {
+    let Record::Confirmed { target_slot, .. } = record else { return None };
+    let fallback = facts.fallback.as_ref().filter(|f| f.from_slot == *target_slot && facts.running == Some(target_slot.other()))?;
+    let words = fallback.reason.trim().trim_end_matches('.');
+    Some(Reason { code: "boot_count".to_owned(), sentence: format!("The system did not come up any more: {words}.") })
+}
+
 /// The verdict about the attempt, if the health gate has spoken.
 #[must_use]
 pub fn verdict_on<'a>(record: &Record, verdict: Option<&'a Verdict>) -> Option<&'a Verdict> {
@@ -116,7 +136,8 @@ pub fn verdict_on<'a>(record: &Record, verdict: Option<&'a Verdict>) -> Option<&
 }
 
 fn on_trial(trial: Record, facts: &StartFacts) -> Start {
-    let good = verdict_on(&trial, facts.verdict.as_ref()).is_some_and(|v| v.outcome == Outcome::Good);
+    // The gate marks a slot good also where its word found no room on the disk; the next start is then not counted, and no word follows.
+    let good = verdict_on(&trial, facts.verdict.as_ref()).map_or(!facts.counted, |v| v.outcome == Outcome::Good);
     match next(&trial, Event::FoundGood { at: facts.now }) {
         Ok(record) if good => Start { record, then: Then::TellGood },
         _ => Start { record: trial, then: Then::AwaitVerdict },
@@ -153,7 +174,15 @@ mod tests {
     use warden_update_record::{Phase, TransactionId};
 
     fn facts(running: Slot, boot: &str) -> StartFacts {
-        StartFacts { running: Some(running), boot_id: boot.to_owned(), verdict: None, fallback: None, target: None, now: Timestamp::UNIX_EPOCH }
+        StartFacts {
+            running: Some(running),
+            boot_id: boot.to_owned(),
+            counted: true,
+            verdict: None,
+            fallback: None,
+            target: None,
+            now: Timestamp::UNIX_EPOCH,
+        }
     }
 
     fn verdict(outcome: Outcome, transaction: &TransactionId) -> Verdict {
@@ -201,14 +230,17 @@ mod tests {
 
     #[test]
     fn a_cut_in_the_middle_of_the_write_installs_again_and_not_for_ever() {
+        let idle = StartFacts { target: Some(TargetFacts::default()), ..facts(Slot::A, "two") };
         let mut record = installing();
         for _ in 0..MOST_INTERRUPTIONS {
-            let start = at_start(&record, &facts(Slot::A, "two"));
+            let start = at_start(&record, &idle);
             assert_eq!((start.record.phase(), start.then), (Phase::Verified, Then::Install));
             let Record::Verified { attempt } = start.record else { unreachable!() };
             record = Record::Installing { attempt, target_slot: Slot::B };
         }
-        assert_eq!(comes_to(&record, &facts(Slot::A, "two")), (Phase::Verified, Then::GaveUp));
+        let start = at_start(&record, &idle);
+        assert_eq!((start.record.phase(), start.then), (Phase::Verified, Then::GaveUp));
+        assert_eq!(comes_to(&start.record, &idle), (Phase::Verified, Then::Nothing), "the next start does not begin it again");
     }
 
     #[test]
@@ -220,6 +252,23 @@ mod tests {
         assert_eq!(comes_to(&installing(), &with(not_ours)), (Phase::Verified, Then::Install));
         let not_first = TargetFacts { primary: false, ..whole };
         assert_eq!(comes_to(&installing(), &with(not_first)), (Phase::Verified, Then::Install));
+    }
+
+    #[test]
+    fn an_install_that_rauc_does_not_tell_of_yet_is_left_open() {
+        assert_eq!(comes_to(&installing(), &facts(Slot::A, "two")), (Phase::Installing, Then::Nothing));
+    }
+
+    #[test]
+    fn a_confirmed_system_that_fell_later_is_told_from_one_that_runs() {
+        let confirmed = Record::Confirmed { attempt: attempt(), target_slot: Slot::B, at: Timestamp::UNIX_EPOCH };
+        let fallback = Some(Fallback { from_slot: Slot::B, reason: "slot b was started 3 times.".into(), at_boot: "nine".into() });
+        let fell = StartFacts { fallback: fallback.clone(), ..facts(Slot::A, "ten") };
+        assert_eq!(fell_later(&confirmed, &fell).unwrap().sentence, "The system did not come up any more: slot b was started 3 times.");
+        assert_eq!(comes_to(&confirmed, &fell), (Phase::Confirmed, Then::Nothing));
+        assert_eq!(fell_later(&confirmed, &StartFacts { fallback, ..facts(Slot::B, "ten") }), None);
+        assert_eq!(fell_later(&confirmed, &facts(Slot::A, "ten")), None);
+        assert_eq!(fell_later(&trial(), &fell), None);
     }
 
     #[test]
@@ -250,6 +299,17 @@ mod tests {
         assert_eq!(comes_to(&trial(), &of(verdict(Outcome::Good, &attempt().transaction))), (Phase::Confirmed, Then::TellGood));
         assert_eq!(comes_to(&trial(), &of(verdict(Outcome::Good, &TransactionId::from("another")))), (Phase::Trial, Then::AwaitVerdict));
         assert_eq!(comes_to(&trial(), &of(verdict(Outcome::Bad, &attempt().transaction))), (Phase::Trial, Then::AwaitVerdict));
+    }
+
+    #[test]
+    fn a_slot_that_was_marked_good_without_a_word_is_confirmed_at_its_next_start() {
+        let uncounted = StartFacts { counted: false, ..facts(Slot::B, "three") };
+        assert_eq!(comes_to(&trial(), &uncounted), (Phase::Confirmed, Then::TellGood));
+        assert_eq!(comes_to(&staged(), &uncounted), (Phase::Confirmed, Then::TellGood));
+        let bad = StartFacts { verdict: Some(verdict(Outcome::Bad, &attempt().transaction)), ..uncounted.clone() };
+        assert_eq!(comes_to(&trial(), &bad), (Phase::Trial, Then::AwaitVerdict), "its own word stands");
+        let of_another = StartFacts { verdict: Some(verdict(Outcome::Bad, &TransactionId::from("another"))), ..uncounted };
+        assert_eq!(comes_to(&trial(), &of_another), (Phase::Confirmed, Then::TellGood));
     }
 
     #[test]

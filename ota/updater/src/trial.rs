@@ -1,91 +1,29 @@
-//! Around the restart into a new system: what is written before it, what a start makes of the record, and the wait for the health gate.
+//! Around the restart into a new system: what is written before it, the wait for the health gate, and the way back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use jiff::SignedDuration;
 use warden_domain::{Problem, ProblemKind, clock};
-use warden_update_record::{Before, Outcome, Phase, Record, Verdict};
+use warden_update_record::{Attempt, Before, Outcome, Phase, Record, Slot, Standing, Verdict, standing};
 
 use crate::fault::Fault;
 use crate::host::number;
-use crate::install::{target, target_facts};
 use crate::machine::Event;
 use crate::preflight;
 use crate::room::{UpdateRoom, blocking};
-use crate::start::{MOST_INTERRUPTIONS, StartFacts, TargetFacts, Then, at_start, verdict_on};
-use crate::work::Through;
+use crate::start::verdict_on;
 
 /// How often the gate's word is looked for.
 const LOOK: Duration = Duration::from_secs(2);
+/// A gate that can go back restarts the machine within this time of its word.
+const LEAVES_WITHIN: SignedDuration = SignedDuration::from_secs(120);
 /// How long requests may end before a restart that somebody asked for.
 const QUIET: Duration = Duration::from_secs(30);
 
 impl UpdateRoom {
-    /// Finds out where the update stands after a start, and goes on with it.
-    pub(crate) async fn settle(self: &Arc<Self>) -> Result<(), Fault> {
-        let turn = self.turn.clone().lock_owned().await;
-        let record = self.record();
-        let target = if record.phase() == Phase::Installing { self.after_install().await } else { None };
-        let (health, boot) = (self.places.health.clone(), self.places.boot.clone());
-        let (verdict, fallback) = blocking(move || {
-            let verdict = warden_update_record::read::<Verdict>(&health).unwrap_or_else(|fault| {
-                tracing::warn!(%fault, "the health check's verdict cannot be read");
-                None
-            });
-            Ok((verdict, warden_update_record::read(&boot).ok().flatten()))
-        })
-        .await?;
-        let facts = StartFacts {
-            running: self.machine.slot,
-            boot_id: self.machine.boot_id.clone(),
-            verdict: verdict.clone(),
-            fallback,
-            target,
-            now: clock::now(),
-        };
-        self.with(|known| known.verdict = verdict);
-        let start = at_start(&record, &facts);
-        if start.then == Then::TellBad {
-            // Before the record says that it is over: a power cut in between must not let the image be taken again by itself.
-            self.quarantine(&start.record).await?;
-        }
-        if start.record != record {
-            self.put(start.record.clone()).await?;
-        }
-        match start.then {
-            Then::Nothing => {}
-            // A new start is a new chance: the schedule takes the transfer up at once.
-            Then::Fetch => {
-                if self.with(|known| known.trouble.passes) {
-                    self.clear_trouble().await;
-                }
-            }
-            Then::Install => {
-                self.go_on(turn, Through::Staged)?;
-            }
-            Then::GaveUp => self.set_trouble(&Fault::CutOff { times: MOST_INTERRUPTIONS + 1 }).await,
-            Then::AwaitVerdict => {
-                let room = Arc::clone(self);
-                tokio::spawn(async move { room.await_verdict().await });
-            }
-            Then::TellGood => self.tell_good(&start.record).await,
-            Then::TellBad => self.tell_bad(&start.record).await,
-        }
-        Ok(())
-    }
-
-    /// What RAUC says about the slot of an install that was under way; waits while it is still at work.
-    async fn after_install(&self) -> Option<TargetFacts> {
-        let rauc = self.host.rauc().await.ok()?;
-        let begun = Instant::now();
-        while rauc.busy().await.ok()? && begun.elapsed() < self.stall {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        let (name, _) = target(&rauc.slots().await.ok()?).ok()?;
-        target_facts(&rauc, &name).await.ok()
-    }
-
-    async fn await_verdict(self: Arc<Self>) {
+    pub(crate) async fn await_verdict(self: Arc<Self>) {
         loop {
             let record = self.record();
             if record.phase() != Phase::Trial {
@@ -110,7 +48,7 @@ impl UpdateRoom {
         }
     }
 
-    async fn tell_good(&self, record: &Record) {
+    pub(crate) async fn tell_good(&self, record: &Record) {
         let Some(attempt) = record.attempt() else { return };
         let failed = self.with(|known| known.failed.clone()).confirmed(&number(&attempt.entry.version));
         if let Err(fault) = self.store_failed(failed).await {
@@ -121,29 +59,28 @@ impl UpdateRoom {
         self.host.confirmed().await;
     }
 
-    async fn quarantine(&self, record: &Record) -> Result<(), Fault> {
-        let Record::RolledBack { attempt, reason, at, .. } = record else { return Ok(()) };
-        let Ok(digest) = attempt.entry.sha256.parse() else { return Ok(()) };
-        let failed = self.with(|known| known.failed.clone()).with(digest, number(&attempt.entry.version), &reason.sentence, *at);
-        self.store_failed(failed).await
-    }
-
-    async fn tell_bad(&self, record: &Record) {
+    pub(crate) async fn tell_bad(&self, record: &Record) {
         let Record::RolledBack { attempt, reason, .. } = record else { return };
         self.note("rolled_back", &attempt.entry.version, &attempt.running.version, Some(reason.sentence.clone())).await;
     }
 
     /// Everything that is on the medium before the machine restarts into a trial, the record last.
     async fn leave(&self) -> Result<(), Fault> {
-        self.host.keep_data().await?;
-        self.write_before().await?;
+        if let Record::Staged { attempt, target_slot, .. } = self.record() {
+            self.keep_way_back(&attempt, target_slot).await?;
+        }
         self.step(Event::Restarting { boot_id: self.machine.boot_id.clone() }).await.map(drop)
     }
 
+    /// What a fall-back opens again, and what the gate of the new system compares with, on the medium.
+    pub(crate) async fn keep_way_back(&self, attempt: &Attempt, target_slot: Slot) -> Result<(), Fault> {
+        self.host.keep_data().await?;
+        self.write_before(attempt, target_slot).await
+    }
+
     /// Writes down how the box is, for the gate of the new system.
-    pub(crate) async fn write_before(&self) -> Result<(), Fault> {
-        let record = self.record();
-        let (Some(attempt), Some(target_slot), Some(slot)) = (record.attempt(), record.target_slot(), self.machine.slot) else { return Ok(()) };
+    pub(crate) async fn write_before(&self, attempt: &Attempt, target_slot: Slot) -> Result<(), Fault> {
+        let Some(slot) = self.machine.slot else { return Ok(()) };
         let facts = self.host.before().await;
         let before = Before {
             transaction: attempt.transaction.clone(),
@@ -174,10 +111,54 @@ impl UpdateRoom {
         self.leave().await.map_err(|fault| fault.problem())?;
         let restarted = self.host.restart().await;
         if restarted.is_err() {
-            self.step(Event::NotRestarted).await.map_err(|fault| fault.problem())?;
+            self.not_restarted().await;
         }
         drop(turn);
         restarted
+    }
+
+    /// Takes back what was written down for a restart that did not happen. What cannot be written now is settled later.
+    async fn not_restarted(&self) {
+        if standing(&self.record(), self.machine.slot, &self.machine.boot_id) != Standing::Asked {
+            return;
+        }
+        if let Err(fault) = self.step(Event::NotRestarted).await {
+            tracing::error!(%fault, "that the machine was not restarted cannot be noted; it is tried again");
+            self.unsettled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The restart by another door did not happen.
+    pub(crate) async fn stayed_up(&self) {
+        let _turn = tokio::time::timeout(LOOK, self.turn.clone().lock_owned()).await.ok();
+        self.not_restarted().await;
+    }
+
+    /// Ends a trial that the health gate found bad where the box cannot go back: the system stays as it is, and another one may be installed.
+    /// With the turn held.
+    pub(crate) async fn end_bad_trial(&self) -> Result<(), Problem> {
+        let record = self.record();
+        let verdict = self.with(|known| verdict_on(&record, known.verdict.as_ref()).cloned());
+        let judged = verdict.filter(|v| v.outcome == Outcome::Bad && (v.boot_id == self.machine.boot_id || !self.machine.counted));
+        let (Some(verdict), Some(attempt), true) = (judged, record.attempt(), record.target_slot() == self.machine.slot) else {
+            return Err(
+                Problem::new(ProblemKind::Conflict, "The new system is being tried.").hint("Wait for its end; the other system is not touched.")
+            );
+        };
+        let now = clock::now();
+        if now >= verdict.at && now.duration_since(verdict.at) < LEAVES_WITHIN {
+            return Err(Problem::new(ProblemKind::Conflict, "The new system was found bad, and the box goes back by itself.")
+                .hint("If it still runs after two minutes, cancel again."));
+        }
+        let sentence = verdict.reason.map_or_else(|| "The health check found the new system bad.".to_owned(), |reason| reason.sentence);
+        // First the list: a cut in between must not let the image be taken again by itself.
+        let noted = async {
+            self.quarantine(attempt, &sentence, now).await?;
+            self.step(Event::GivenUp).await
+        };
+        noted.await.map_err(|fault| fault.problem())?;
+        self.note("failed", &attempt.entry.version, &attempt.running.version, Some(sentence)).await;
+        Ok(())
     }
 
     /// Somebody restarts the machine by another door: what is staged is tried then.
@@ -199,19 +180,32 @@ impl UpdateRoom {
             return Err(Problem::new(ProblemKind::SystemService, why));
         }
         let record = self.record();
-        if record.phase() == Phase::Trial {
-            return Err(Problem::new(ProblemKind::Conflict, "The new system is still being checked.")
-                .hint("Wait for the result: if it is bad, the box goes back by itself."));
+        let (words, hint) = match record.phase() {
+            Phase::Trial => ("The new system is still being checked.", "Wait for the result: if it is bad, the box goes back by itself."),
+            // The other slot holds the new system; started by this door it would not be checked.
+            Phase::Staged => ("The other system is the new one, which waits for a restart.", "Choose Restart now; going back is possible after it."),
+            Phase::Installing => ("The other slot is being written.", "Wait for its end, then try again."),
+            _ => ("", ""),
+        };
+        if !words.is_empty() {
+            return Err(Problem::new(ProblemKind::Conflict, words).hint(hint));
         }
         preflight::restart(&self.work_of_others())?;
         self.quiet().await;
-        self.host.other_slot_next().await?;
         let version = self.machine.version.clone();
         let sentence = "Somebody chose to go back to the other system.";
         let running = record.attempt().filter(|attempt| attempt.entry.version == version);
         let digest = running.and_then(|attempt| attempt.entry.sha256.parse().ok()).unwrap_or_else(|| warden_trust::Digest::of(version.as_bytes()));
-        let failed = self.with(|known| known.failed.clone()).with(digest, number(&version), sentence, clock::now());
+        let before = self.with(|known| known.failed.clone());
+        // First the list: a cut in between must not let the other system take this version again by itself.
+        let failed = before.clone().with(digest, number(&version), sentence, clock::now());
         self.store_failed(failed).await.map_err(|fault| fault.problem())?;
+        if let Err(problem) = self.host.other_slot_next().await {
+            if let Err(fault) = self.store_failed(before).await {
+                tracing::error!(%fault, "the list of failed systems names this version although it still runs");
+            }
+            return Err(problem);
+        }
         self.step(Event::Dropped).await.map_err(|fault| fault.problem())?;
         self.note("went_back", &version, &version, None).await;
         self.host.restart().await

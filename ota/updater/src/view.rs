@@ -167,9 +167,6 @@ impl Updates for UpdateRoom {
             }
             return self.add(turn, entry).map_err(known);
         }
-        if matches!(record.phase(), Phase::Trial) {
-            return Err(Problem::new(ProblemKind::Conflict, "A new system is being tried.").hint("Wait for the result, then choose again."));
-        }
         let same = record.attempt().is_some_and(|attempt| attempt.entry.sha256 == entry.sha256.to_string());
         if same && record.phase() == Phase::Staged {
             return Err(Problem::new(ProblemKind::Conflict, "This system is installed and waits for a restart.").hint("Choose Restart now."));
@@ -187,9 +184,14 @@ impl Updates for UpdateRoom {
 
     async fn cancel(&self) -> Result<(), Problem> {
         let record = self.record();
-        if matches!(record.phase(), Phase::Installing | Phase::Trial) {
-            let what = if record.phase() == Phase::Trial { "The new system is being tried." } else { "The other slot is being written." };
-            return Err(Problem::new(ProblemKind::Conflict, what).hint("Wait for its end; the running system is not touched."));
+        if record.phase() == Phase::Trial {
+            let _turn = self.take_turn()?;
+            return self.end_bad_trial().await;
+        }
+        if record.phase() == Phase::Installing {
+            return Err(
+                Problem::new(ProblemKind::Conflict, "The other slot is being written.").hint("Wait for its end; the running system is not touched.")
+            );
         }
         let Ok(_turn) = self.take_turn() else {
             self.ask_cancel();
@@ -197,7 +199,7 @@ impl Updates for UpdateRoom {
         };
         if !matches!(record.phase(), Phase::Available | Phase::Downloading | Phase::Verified) {
             let hint = if record.phase() == Phase::Staged {
-                "What is installed waits for a restart; to stay with this system, go back after it."
+                "What is installed waits for a restart; to stay with this system, restart into it and go back after it."
             } else {
                 ""
             };
@@ -260,6 +262,10 @@ impl Updates for UpdateRoom {
 
     async fn before_power(&self) {
         self.about_to_restart().await;
+    }
+
+    async fn power_failed(&self) {
+        self.stayed_up().await;
     }
 }
 

@@ -147,6 +147,7 @@ impl UpdateRoom {
     }
 
     pub(crate) async fn chosen(&self, entry: &Entry, origin: Origin, asked: Asked) -> Result<(), Fault> {
+        self.free_for_another()?;
         let transaction =
             TransactionId::random().map_err(|cause| Fault::Problem(Problem::internal(format!("The system gives no random bytes: {cause}."))))?;
         let attempt = Attempt {
@@ -161,6 +162,17 @@ impl UpdateRoom {
         self.step(Event::Chosen(attempt)).await?;
         self.clear_trouble().await;
         Ok(())
+    }
+
+    /// Whether another system may be chosen, or why not: a slot that goes first at the next start must not be forgotten.
+    fn free_for_another(&self) -> Result<(), Problem> {
+        let (words, hint) = match self.record().phase() {
+            Phase::Installing => ("The other slot is being written.", "Wait for its end, then choose again."),
+            Phase::Staged => ("A new system waits for a restart.", "Restart into it first, then choose again."),
+            Phase::Trial => ("A new system is being tried.", "Wait for the result, then choose again."),
+            _ => return Ok(()),
+        };
+        Err(Problem::new(ProblemKind::Conflict, words).hint(hint))
     }
 
     /// Goes on from where the record stands, in the background.
@@ -228,7 +240,7 @@ impl UpdateRoom {
             return Ok(End::Fetched);
         }
         if self.record().phase() == Phase::Verified {
-            self.write_slot(task).await?;
+            self.write_slot(task, cancel).await?;
         }
         Ok(End::Staged)
     }
@@ -339,7 +351,7 @@ impl UpdateRoom {
                 this.bring(&task, &entry, &cancel).await?;
                 task.done("fetch");
                 task.step("add");
-                this.place_fetched(&entry).await?;
+                this.place_fetched(&entry, &cancel).await?;
                 Ok(End::Added)
             }
             .await;

@@ -8,46 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use support::rauc::State;
-use support::server::Server;
-use support::{Bench, Publisher, Run};
+use support::scene::{box_of, installs, set, staged, told};
 use warden_domain::issue::Looked;
 use warden_domain::update::{Automatic, UpdatePhase, UpdateSettings, Updates};
 use warden_update_record::{Before, Fallback, Outcome, Phase, Record, Slot, read, write};
-
-async fn box_of(name: &str) -> (Publisher, Server, Bench, Run) {
-    let publisher = Publisher::new(name);
-    publisher.system(1, "1.1.0");
-    let server = Server::start(&publisher.path("www")).await;
-    let bench = Bench::new(&publisher, true).await;
-    let run = bench.start(Slot::A, "one", "1.0.0").await;
-    run.follow(&server.address).await;
-    assert_eq!(run.check().await, None);
-    (publisher, server, bench, run)
-}
-
-fn set(bench: &Bench, change: impl FnOnce(&mut State)) {
-    bench.host.rauc.as_ref().unwrap().set(change);
-}
-
-fn installs(bench: &Bench) -> usize {
-    bench.host.rauc.as_ref().unwrap().installs()
-}
-
-async fn staged(name: &str) -> (Publisher, Server, Bench, Run) {
-    let (publisher, server, bench, run) = box_of(name).await;
-    assert_eq!(run.install().await, None);
-    assert_eq!(bench.record().phase(), Phase::Staged);
-    (publisher, server, bench, run)
-}
-
-/// Waits until the machine was told that the trial is over.
-async fn told(bench: &Bench) {
-    let begun = std::time::Instant::now();
-    while bench.host.confirmed.load(Ordering::SeqCst) != 1 {
-        assert!(begun.elapsed() < support::PATIENCE);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 #[tokio::test]
 async fn an_update_is_installed_tried_and_confirmed_and_every_step_is_on_the_disk() {

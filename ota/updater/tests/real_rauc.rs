@@ -194,7 +194,14 @@ async fn the_genuine_service_and_the_updater_refuse_and_write_nothing() {
         let tasks = Tasks::new(changes.clone());
         let room = UpdateRoom::open(Parts {
             places,
-            machine: Machine { version: "1.0.0".into(), slot: Some(Slot::A), boot_id: "one".into(), id: "box-1".into(), data_needs: 1 },
+            machine: Machine {
+                version: "1.0.0".into(),
+                slot: Some(Slot::A),
+                boot_id: "one".into(),
+                counted: true,
+                id: "box-1".into(),
+                data_needs: 1,
+            },
             host: Arc::new(RealHost(service)),
             changes,
             tasks: tasks.clone(),

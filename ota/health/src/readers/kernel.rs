@@ -2,20 +2,10 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
 
 use warden_update_record::{Slot, slot_of};
 
 use crate::facts::{Gpus, Told};
-
-/// The boot loader leaves it when, and only when, the entry it started is counted.
-const COUNT: &str = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
-
-/// Whether the boot loader counts this start: the slot is on trial.
-#[must_use]
-pub fn counted() -> bool {
-    Path::new(COUNT).exists()
-}
 
 fn read(path: &str) -> Told<String> {
     fs::read_to_string(path).map_err(|cause| format!("{path}: {cause}"))

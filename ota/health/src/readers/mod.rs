@@ -16,8 +16,6 @@ use crate::checks::Expected;
 use crate::facts::{Console, Facts, Model, Told};
 use crate::run::Eyes;
 
-pub use kernel::counted;
-
 /// For one call over the network or the bus.
 const PATIENCE: Duration = Duration::from_secs(10);
 

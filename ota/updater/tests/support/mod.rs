@@ -5,6 +5,7 @@
 
 pub mod bus;
 pub mod rauc;
+pub mod scene;
 pub mod server;
 
 use std::ffi::OsString;
@@ -121,6 +122,11 @@ pub struct TestHost {
     pub refuse_restart: Mutex<bool>,
     pub went_back: AtomicUsize,
     pub confirmed: AtomicUsize,
+    /// Copies of the data that were begun.
+    pub copies: AtomicUsize,
+    pub refuse_copy: Mutex<bool>,
+    /// Each copy takes so long.
+    pub copy_takes: Mutex<Duration>,
 }
 
 #[async_trait]
@@ -163,7 +169,10 @@ impl Host for TestHost {
     }
 
     async fn keep_data(&self) -> Result<(), Problem> {
-        Ok(())
+        self.copies.fetch_add(1, Ordering::SeqCst);
+        let takes = *self.copy_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
+        if *self.refuse_copy.lock().unwrap() { Err(Problem::new(ProblemKind::DiskFull, "There is no room for the copy.")) } else { Ok(()) }
     }
 
     async fn confirmed(&self) {
@@ -175,6 +184,8 @@ impl Host for TestHost {
 pub struct Bench {
     folder: tempfile::TempDir,
     pub host: Arc<TestHost>,
+    /// Whether the boot loader counts the starts.
+    pub counted: bool,
 }
 
 impl Bench {
@@ -194,8 +205,11 @@ impl Bench {
             refuse_restart: Mutex::new(false),
             went_back: AtomicUsize::new(0),
             confirmed: AtomicUsize::new(0),
+            copies: AtomicUsize::new(0),
+            refuse_copy: Mutex::default(),
+            copy_takes: Mutex::default(),
         };
-        Self { folder, host: Arc::new(host) }
+        Self { folder, host: Arc::new(host), counted: true }
     }
 
     pub fn places(&self) -> Places {
@@ -219,7 +233,14 @@ impl Bench {
     pub async fn start_with(&self, slot: Slot, boot: &str, version: &str, rules: Rules) -> Run {
         let changes = Changes::new();
         let tasks = Tasks::new(changes.clone());
-        let machine = Machine { version: version.to_owned(), slot: Some(slot), boot_id: boot.to_owned(), id: "box-1".to_owned(), data_needs: 1 };
+        let machine = Machine {
+            version: version.to_owned(),
+            slot: Some(slot),
+            boot_id: boot.to_owned(),
+            counted: self.counted,
+            id: "box-1".to_owned(),
+            data_needs: 1,
+        };
         let parts = Parts {
             places: self.places(),
             machine,

@@ -31,6 +31,10 @@ pub struct State {
     pub primary: &'static str,
     /// Installs that were begun.
     pub installs: usize,
+    /// What it says it is doing.
+    pub operation: &'static str,
+    /// The way to it breaks at the call to install, and it goes on.
+    pub breaks: bool,
 }
 
 impl Default for State {
@@ -45,6 +49,8 @@ impl Default for State {
             installed: None,
             primary: "rootfs.0",
             installs: 0,
+            operation: "idle",
+            breaks: false,
         }
     }
 }
@@ -78,6 +84,10 @@ impl Fake {
         let failed = {
             let mut state = self.0.lock().unwrap();
             state.installs += 1;
+            if state.breaks {
+                state.operation = "installing";
+                return Err(fdo::Error::NoReply("the way broke".to_owned()));
+            }
             if state.error.is_empty() {
                 let transaction = args.get("transaction-id").and_then(|v| <&str>::try_from(&**v).ok()).unwrap_or_default();
                 state.installed = Some(transaction.to_owned());
@@ -111,7 +121,7 @@ impl Fake {
 
     #[zbus(property)]
     async fn operation(&self) -> String {
-        "idle".to_owned()
+        self.0.lock().unwrap().operation.to_owned()
     }
 
     #[zbus(property)]

@@ -148,20 +148,6 @@ pub fn cancel(console: &Console) -> Result<(), String> {
     console.call("POST", "/api/updates/cancel", None).map(drop)
 }
 
-/// As [`cancel`], again and again until nothing waits any more: what is just being written cannot be given up before it is.
-///
-/// # Errors
-/// A sentence with the present document.
-pub fn give_up(console: &Console, limit: Duration) -> Result<Value, String> {
-    wait(console, "the end of the update", limit, |document| {
-        let over = ["idle", "confirmed", "rolled_back"].iter().any(|phase| document["phase"] == *phase);
-        if !over {
-            let _asked_again = cancel(console);
-        }
-        over
-    })
-}
-
 /// The SHA-256 of an offered system.
 ///
 /// # Errors

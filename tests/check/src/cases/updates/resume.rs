@@ -43,7 +43,8 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     bench.server.take_asked();
     bench.server.fault(&sha256, Fault::CutAfter(3 * PART + 1000), 1);
     bench.server.fault(&sha256, Fault::ResetAfter(2 * PART + 1000), 1);
-    calls::begin_install(&console, &sha256)?;
+    // The box fetches by itself and installs nothing.
+    calls::settings(&console, &json!({"channel_url": address, "channel": "stable", "automatic": "download", "rate_limit_bytes_per_s": RATE}))?;
     let here = |document: &serde_json::Value| document["progress"]["done"].as_u64().unwrap_or(0);
     calls::wait(&console, "a third of the download", quiet(40), |document| here(document) > 8 * PART)?;
     let machine = bench.machine(stage, task)?;
@@ -61,7 +62,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     machine.wait_up()?;
     let console = machine.console()?;
     // It goes on by itself: the phase says so, and nobody calls.
-    let document = calls::wait_phase(&console, &["verified", "staged"], quiet(90))?;
+    let document = calls::wait_phase(&console, &["verified"], quiet(90))?;
     let after = bench.server.take_asked();
     let first = after.iter().find(|a| a.path.contains(&sha256)).and_then(|a| a.range.clone()).unwrap_or_default();
     let from: u64 = first.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap_or(0);
@@ -71,8 +72,8 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let length = bytes.len() as u64;
     result.expect(sent < length + length / 2, format!("{sent} bytes were sent in all for an image of {length}"));
     result.expect(document["fault"].is_null(), format!("the image is whole ({})", document["fault"]));
-    calls::give_up(&console, quiet(60))?;
-    calls::settings(&console, &json!({"channel_url": address, "channel": "stable", "automatic": "off"}))
+    calls::settings(&console, &json!({"channel_url": address, "channel": "stable", "automatic": "off"}))?;
+    calls::cancel(&console)
 }
 
 /// Changes one byte in a block of the unfinished file, as far behind as blocks reached the disk; its place in the file.
