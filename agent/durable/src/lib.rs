@@ -64,6 +64,9 @@ pub fn clear(path: &Path) -> io::Result<()> {
 pub fn place(file: &File, unfinished: &Path, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(unfinished, path)?;
+    // On FAT, where boot entries lie, the new name says "empty file" until the file itself is written once more: length and place of its
+    // content lie beside the name there. A cut before that would leave a name without content.
+    file.sync_all()?;
     sync_folder(folder_of(path))
 }
 

@@ -190,6 +190,11 @@ impl UpdateRoom {
         if !words.is_empty() {
             return Err(Problem::new(ProblemKind::Conflict, words).hint(hint));
         }
+        let floor = self.with(|known| known.trusted.as_ref().map(|trusted| trusted.os_floor.clone()));
+        if let Some(floor) = floor {
+            let other = self.ask_slots().await.into_iter().find(|slot| !slot.running).and_then(|slot| slot.version);
+            may_run(other.as_deref(), &floor)?;
+        }
         preflight::restart(&self.work_of_others())?;
         self.quiet().await;
         let version = self.machine.version.clone();
@@ -223,5 +228,29 @@ impl UpdateRoom {
     fn work_of_others(&self) -> Vec<String> {
         let running = self.tasks.list().into_iter().filter(|(_, steps)| !steps.over() && !steps.kind.starts_with("update"));
         running.map(|(_, steps)| steps.kind).collect()
+    }
+}
+
+/// Whether a system of this version may still run here. One whose version nobody knows, as the installer wrote it, may.
+fn may_run(version: Option<&str>, floor: &warden_trust::Version) -> Result<(), Problem> {
+    match version.filter(|version| number(version) < *floor) {
+        None => Ok(()),
+        Some(version) => {
+            let text = format!("The other system is version {version}, and {} is the oldest that may still run here.", floor.as_str());
+            Err(Problem::new(ProblemKind::Conflict, text).hint("Its publisher withdrew it. Install a newer system instead."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_goes_back_below_the_floor() {
+        let floor = "1.4.0".parse().unwrap();
+        assert!(may_run(Some("1.3.9"), &floor).unwrap_err().to_string().contains("1.3.9"));
+        assert!(may_run(Some("1.4.0"), &floor).is_ok());
+        assert!(may_run(None, &floor).is_ok());
     }
 }

@@ -303,7 +303,8 @@ impl UpdateRoom {
         slots
     }
 
-    async fn ask_slots(&self) -> Vec<SlotView> {
+    /// The two system slots, as the update service tells them now; none when it does not answer in time.
+    pub(crate) async fn ask_slots(&self) -> Vec<SlotView> {
         let asking = async {
             let rauc = self.host.rauc().await.ok()?;
             let slots = rauc.slots().await.ok()?;
