@@ -27,6 +27,8 @@ use crate::work::{LOOK, Through, free};
 const SLOTS_WITHIN: Duration = Duration::from_secs(2);
 /// The slots are not asked again so soon.
 const SLOTS_KEPT: Duration = Duration::from_secs(60);
+/// Where nothing is known of them, they are asked again so soon.
+const SLOTS_AGAIN: Duration = Duration::from_secs(3);
 
 #[async_trait]
 impl Updates for UpdateRoom {
@@ -294,7 +296,9 @@ impl UpdateRoom {
         let (asked, kept) = self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         // While RAUC writes it has better things to do.
         let busy = self.record().phase() == Phase::Installing;
-        if asked.is_some_and(|at| at.elapsed() < SLOTS_KEPT || busy) {
+        // A service that did not answer may just be starting.
+        let lasts = if kept.is_empty() { SLOTS_AGAIN } else { SLOTS_KEPT };
+        if asked.is_some_and(|at| at.elapsed() < lasts || busy) {
             return kept;
         }
         let fresh = self.ask_slots().await;

