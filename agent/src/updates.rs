@@ -219,6 +219,10 @@ impl Host for ThisMachine {
         ApplianceMachine::roll_back().await
     }
 
+    async fn other_slot_never(&self) -> Result<(), Problem> {
+        ApplianceMachine::give_up_other().await
+    }
+
     async fn keep_data(&self) -> Result<(), Problem> {
         let Some(slot) = self.slot else { return Ok(()) };
         let folder = self.state_dir.clone();

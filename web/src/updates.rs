@@ -262,7 +262,7 @@ fn deeds(view: &UpdateView) -> Deeds {
         install: view.cannot_install.is_none() && !moves && view.phase == UpdatePhase::Verified,
         restart: view.phase == UpdatePhase::Staged,
         // A trial that was found bad and still runs has no other system to go back to.
-        cancel: matches!(view.phase, UpdatePhase::Available | UpdatePhase::Downloading | UpdatePhase::Verified)
+        cancel: matches!(view.phase, UpdatePhase::Available | UpdatePhase::Downloading | UpdatePhase::Verified | UpdatePhase::Staged)
             || (view.phase == UpdatePhase::Trial && view.gate.iter().any(|check| check.outcome == "failed")),
     }
 }

@@ -513,7 +513,7 @@ async fn the_page_of_updates_shows_what_may_be_done_in_each_phase_and_to_whom() 
         (UpdatePhase::Idle, vec!["Install now", "Go back to the other system"], vec!["Restart now"]),
         (UpdatePhase::Downloading, vec!["being fetched", "12.0 MiB/s", "50 s left", "/ui/updates/cancel"], vec!["Restart now"]),
         (UpdatePhase::Verified, vec!["/ui/updates/continue", "/ui/updates/cancel"], vec!["Restart now"]),
-        (UpdatePhase::Staged, vec!["Restart now"], vec!["/ui/updates/cancel", "/ui/updates/go-back"]),
+        (UpdatePhase::Staged, vec!["Restart now", "/ui/updates/cancel"], vec!["/ui/updates/go-back"]),
         (UpdatePhase::Trial, vec!["on trial"], vec!["Restart now", "/ui/updates/go-back", "/ui/updates/cancel"]),
         (UpdatePhase::RolledBack, vec!["The console did not answer.", "Install now"], vec!["Restart now"]),
     ];

@@ -49,6 +49,8 @@ pub enum Error {
     Installing(String),
     /// See [`Refusal::NoOtherSystem`].
     NoOtherSystem(String),
+    /// See [`Refusal::NothingGoodLeft`].
+    NothingGoodLeft(String),
     /// See [`Refusal::Io`].
     Io(String),
 }
@@ -69,6 +71,7 @@ impl From<Refusal> for Error {
             Refusal::NoResets => Self::NoResets(sentence),
             Refusal::Installing => Self::Installing(sentence),
             Refusal::NoOtherSystem => Self::NoOtherSystem(sentence),
+            Refusal::NothingGoodLeft => Self::NothingGoodLeft(sentence),
             Refusal::Io(_) => Self::Io(sentence),
         }
     }
@@ -154,6 +157,17 @@ impl Helper {
         }
         let slot = rollback::go_back(bus).await?;
         tracing::warn!(slot, "the other system starts next, by an admin's wish");
+        Ok(())
+    }
+
+    /// Keeps the other system slot from being started, where the running one is good: what was installed is taken back.
+    async fn give_up_other(&self, #[zbus(connection)] bus: &Connection, #[zbus(header)] header: zbus::message::Header<'_>) -> Result<(), Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.asker(bus, &header).await? != Asker::Agent {
+            return Err(Refusal::NotYours("giving up the other system").into());
+        }
+        let slot = rollback::give_up(bus).await?;
+        tracing::warn!(slot, "what was installed into the other slot is not started, by an admin's wish");
         Ok(())
     }
 }

@@ -26,6 +26,37 @@ pub fn choose(slots: &[Slot], installing: bool) -> Result<&Slot, Refusal> {
     }
 }
 
+/// The slot that is not to be started any more: the one that does not run, while the one that runs is good.
+///
+/// # Errors
+/// An install is at work, or it cannot be told which one that is, or nothing good would be left.
+pub fn choose_given_up(slots: &[Slot], installing: bool) -> Result<&Slot, Refusal> {
+    if installing {
+        return Err(Refusal::Installing);
+    }
+    if !slots.iter().any(|slot| slot.state == SlotState::Booted && slot.boot_status == BootStatus::Good) {
+        return Err(Refusal::NothingGoodLeft);
+    }
+    let mut others = slots.iter().filter(|slot| slot.bootname.is_some() && slot.state == SlotState::Inactive);
+    match (others.next(), others.next()) {
+        (Some(other), None) => Ok(other),
+        _ => Err(Refusal::NothingGoodLeft),
+    }
+}
+
+/// Takes an installed system back before its first start: the running one stays the one that starts.
+///
+/// # Errors
+/// As [`choose_given_up`], or RAUC did not do it.
+pub async fn give_up(bus: &Connection) -> Result<String, Refusal> {
+    let failed = |error: RaucError| Refusal::Io(error.to_string());
+    let rauc = Rauc::new(bus).await.map_err(failed)?;
+    let (installing, slots) = (rauc.busy().await.map_err(failed)?, rauc.slots().await.map_err(failed)?);
+    let other = choose_given_up(&slots, installing)?;
+    Gate::new(bus).await.map_err(failed)?.mark(MarkAs::Bad, &Which::Named(other.name.clone())).await.map_err(failed)?;
+    Ok(other.bootname.clone().unwrap_or_default())
+}
+
 /// Makes the other system the one that starts next. Nothing is restarted.
 ///
 /// # Errors
@@ -69,6 +100,18 @@ mod tests {
             assert_eq!(choose(&[running.clone(), slot("b", SlotState::Inactive, status)], false), Err(Refusal::NoOtherSystem));
         }
         assert_eq!(choose(&[running], false), Err(Refusal::NoOtherSystem));
+    }
+
+    #[test]
+    fn an_installed_system_is_given_up_only_beside_a_good_one_that_runs() {
+        let other = slot("b", SlotState::Inactive, BootStatus::Good);
+        let on = |status, installing| {
+            let slots = [slot("a", SlotState::Booted, status), other.clone()];
+            choose_given_up(&slots, installing).map(|slot| slot.name.clone())
+        };
+        assert_eq!(on(BootStatus::Good, false), Ok("b".to_owned()));
+        assert_eq!(on(BootStatus::Bad, false), Err(Refusal::NothingGoodLeft));
+        assert_eq!(on(BootStatus::Good, true), Err(Refusal::Installing));
     }
 
     #[test]

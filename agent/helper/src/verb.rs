@@ -48,6 +48,9 @@ pub enum Refusal {
     /// The other slot may not be started.
     #[error("there is no other system to go back to: the other slot was never confirmed, failed, or was given up for an update; install one")]
     NoOtherSystem,
+    /// The running slot is not known to be good, or RAUC does not know which slots there are.
+    #[error("the running system was never found good, so the other one must stay the way out; wait until it was, then try again")]
+    NothingGoodLeft,
     /// A file or the system manager did not do what was needed.
     #[error("{0}")]
     Io(String),

@@ -27,6 +27,7 @@ trait Helper {
     fn request_reset(&self, scope: &str, keep_models: bool) -> zbus::Result<String>;
     fn confirm_reset(&self, id: &str) -> zbus::Result<()>;
     fn rollback(&self) -> zbus::Result<()>;
+    fn give_up_other(&self) -> zbus::Result<()>;
 }
 
 /// The machine the appliance runs on.
@@ -49,6 +50,17 @@ impl ApplianceMachine {
     pub async fn roll_back() -> Result<(), Problem> {
         answered("The other system was not made the next one", "the root helper", async {
             HelperProxy::new(&Connection::system().await?).await?.rollback().await
+        })
+        .await
+    }
+
+    /// Keeps the other system slot from being started.
+    ///
+    /// # Errors
+    /// `SystemService` when the helper cannot be reached, or the running system was never found good.
+    pub async fn give_up_other() -> Result<(), Problem> {
+        answered("The installed system was not taken back", "the root helper", async {
+            HelperProxy::new(&Connection::system().await?).await?.give_up_other().await
         })
         .await
     }

@@ -122,6 +122,9 @@ pub trait Host: Send + Sync {
     /// Makes the other slot the next one to start.
     async fn other_slot_next(&self) -> Result<(), Problem>;
 
+    /// Keeps the other slot from being started: what was installed there is taken back.
+    async fn other_slot_never(&self) -> Result<(), Problem>;
+
     /// Makes the copy of the box's data that the running system opens again if the trial fails.
     async fn keep_data(&self) -> Result<(), Problem>;
 

@@ -199,17 +199,17 @@ impl Updates for UpdateRoom {
             self.ask_cancel();
             return Ok(());
         };
-        if !matches!(record.phase(), Phase::Available | Phase::Downloading | Phase::Verified) {
-            let hint = if record.phase() == Phase::Staged {
-                "What is installed waits for a restart; to stay with this system, restart into it and go back after it."
-            } else {
-                ""
-            };
-            let problem = Problem::new(ProblemKind::Conflict, "There is nothing to cancel.");
-            return Err(if hint.is_empty() { problem } else { problem.hint(hint) });
-        }
+        let event = match record.phase() {
+            Phase::Available | Phase::Downloading | Phase::Verified => Event::Dropped,
+            Phase::Staged => {
+                // The slot first: a record that has forgotten it while it still goes first would start it without a trial.
+                self.host.other_slot_never().await?;
+                Event::TakenBack
+            }
+            _ => return Err(Problem::new(ProblemKind::Conflict, "There is nothing to cancel.")),
+        };
         let attempt = record.attempt().cloned();
-        self.step(Event::Dropped).await.map_err(|fault| fault.problem())?;
+        self.step(event).await.map_err(|fault| fault.problem())?;
         self.clear_trouble().await;
         if let Some(attempt) = attempt {
             self.note("cancelled", &attempt.entry.version, &attempt.running.version, None).await;

@@ -168,7 +168,7 @@ impl UpdateRoom {
     fn free_for_another(&self) -> Result<(), Problem> {
         let (words, hint) = match self.record().phase() {
             Phase::Installing => ("The other slot is being written.", "Wait for its end, then choose again."),
-            Phase::Staged => ("A new system waits for a restart.", "Restart into it first, then choose again."),
+            Phase::Staged => ("A new system waits for a restart.", "Restart into it, or cancel it first."),
             Phase::Trial => ("A new system is being tried.", "Wait for the result, then choose again."),
             _ => return Ok(()),
         };

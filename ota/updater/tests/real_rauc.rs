@@ -166,6 +166,9 @@ impl Host for RealHost {
     async fn other_slot_next(&self) -> Result<(), Problem> {
         panic!("nobody goes back here")
     }
+    async fn other_slot_never(&self) -> Result<(), Problem> {
+        panic!("nothing is installed here")
+    }
     async fn keep_data(&self) -> Result<(), Problem> {
         Ok(())
     }

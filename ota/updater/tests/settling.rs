@@ -97,13 +97,16 @@ async fn a_staged_system_is_neither_replaced_nor_started_by_another_door() {
     assert!(refused.message.contains("waits for a restart"), "{refused:?}");
     assert!(run.room.go_back().await.unwrap_err().message.contains("waits for a restart"));
     assert_eq!(bench.host.went_back.load(Ordering::SeqCst), 0);
-    assert!(run.room.cancel().await.is_err());
     let bundle = std::fs::read(publisher.bundle("two.wob")).unwrap();
     let upload = run.room.open_upload("two.wob", warden_domain::units::Bytes(bundle.len() as u64)).await.unwrap();
     run.room.put_upload(&upload.id, 0, &bundle).await.unwrap();
     let task = run.room.take_upload(&upload.id, true).await.unwrap();
     assert!(run.ended(&task).await.unwrap().contains("waits for a restart"));
     assert_eq!(bench.record(), record);
+    // Taken back, its slot is not started any more, and another one may be chosen.
+    run.room.cancel().await.unwrap();
+    assert_eq!((bench.record(), bench.host.taken_back.load(Ordering::SeqCst)), (Record::Idle, 1));
+    assert!(run.room.install(None).await.is_ok());
 }
 
 #[tokio::test]

@@ -121,6 +121,7 @@ pub struct TestHost {
     pub restarts: AtomicUsize,
     pub refuse_restart: Mutex<bool>,
     pub went_back: AtomicUsize,
+    pub taken_back: AtomicUsize,
     pub confirmed: AtomicUsize,
     /// Copies of the data that were begun.
     pub copies: AtomicUsize,
@@ -168,6 +169,11 @@ impl Host for TestHost {
         Ok(())
     }
 
+    async fn other_slot_never(&self) -> Result<(), Problem> {
+        self.taken_back.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
     async fn keep_data(&self) -> Result<(), Problem> {
         self.copies.fetch_add(1, Ordering::SeqCst);
         let takes = *self.copy_takes.lock().unwrap();
@@ -204,6 +210,7 @@ impl Bench {
             restarts: AtomicUsize::new(0),
             refuse_restart: Mutex::new(false),
             went_back: AtomicUsize::new(0),
+            taken_back: AtomicUsize::new(0),
             confirmed: AtomicUsize::new(0),
             copies: AtomicUsize::new(0),
             refuse_copy: Mutex::default(),

@@ -24,7 +24,9 @@ pub const SECOND: &str = "1.1.0";
 pub const THIRD: &str = "1.2.0";
 
 /// The times by which a broken system is judged: a broken one needs no patience.
-const SHORT: &str = "dwell = 5\ndeadline = 60\nmodel = 10\n";
+const SHORT: &str = "dwell = 5\ndeadline = 40\nmodel = 10\n";
+/// A model takes its time to come up before it can be found to be missing.
+const SHORT_WITH_MODEL: &str = "dwell = 5\ndeadline = 60\nmodel = 10\n";
 const PROGRAMS: &str = "usr/lib/warden";
 /// What a person needs of the console's door.
 const FORM: &str = "<form class=\"panel\" method=\"post\" action=\"/ui/login\"";
@@ -183,7 +185,7 @@ impl Works {
             fs::remove_dir_all(&folder).map_err(said)?;
         }
         fs::create_dir_all(&programs).map_err(said)?;
-        fs::write(programs.join("health.toml"), SHORT).map_err(said)?;
+        fs::write(programs.join("health.toml"), if build == Build::Model { SHORT_WITH_MODEL } else { SHORT }).map_err(said)?;
         for (stand_in, program) in build.stand_ins() {
             fs::copy(self.stand_in(stand_in, stage, log)?, programs.join(program)).map_err(said)?;
         }
