@@ -158,7 +158,12 @@ pub fn mark(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
     let (sha256, _) = offer(bench, Build::Crash, &console, stage, task)?;
     let ended = calls::install(&console, &sha256, quiet(90))?;
     result.expect(ended.done, format!("the next image is installed ({})", ended.sentence));
-    calls::cancel(&console)
+    // Taken back, it is not started by any restart.
+    calls::cancel(&console)?;
+    let given_up = |name: &str| name.contains("+0");
+    let entries = wait_entries(machine, |names| names.keys().any(|name| given_up(name)))?;
+    result.expect(entries.keys().filter(|name| given_up(name)).count() == 1, format!("cancelled, its slot is given up ({:?})", entries.keys()));
+    calls::wait_phase(&console, &["idle"], quiet(5)).map(drop)
 }
 
 /// The boot entries, once they are as wanted or a while is over: the mark comes a moment after the word that it is good.
