@@ -44,7 +44,8 @@ fn by_browser(machine: &mut UpdateBox, bundle: &Path, version: &str, result: &mu
     if !ended.done {
         return Ok(());
     }
-    calls::wait_phase(&console, &["staged"], Duration::from_secs(5))?;
+    let staged = calls::wait_phase(&console, &["staged"], Duration::from_secs(5))?;
+    result.note(format!("by its own clock that was begun at {}", staged["attempt"]["began_at"]));
     calls::restart(&console)?;
     machine.wait_version(version, quiet(90))?;
     let document = calls::wait_confirmed(&console, quiet(60))?;
