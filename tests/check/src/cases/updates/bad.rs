@@ -40,7 +40,7 @@ pub fn crash(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<
     calls::follow(&console, &address, "install")?;
     let asked = calls::check(&console)?;
     result.expect(asked.done, format!("the channel still offers it ({})", asked.sentence));
-    let until = Instant::now() + Duration::from_secs(45);
+    let until = Instant::now() + Duration::from_secs(25);
     let mut phase = Value::Null;
     while Instant::now() < until {
         phase = calls::document(&console)?["phase"].clone();

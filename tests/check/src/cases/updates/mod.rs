@@ -30,6 +30,7 @@ use super::{Case, Tier, case, privilege};
 /// Ends what cases shared by themselves.
 pub fn strike() {
     cut::strike();
+    offline::strike();
     chain::strike();
 }
 
