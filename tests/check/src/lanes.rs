@@ -25,16 +25,13 @@ pub type Seen = (CaseEvidence, CaseResult);
 /// # Errors
 /// A sentence when a log cannot be written.
 pub fn run(stage: &mut Stage, check: &str, chosen: &[Case], sabotage: bool) -> Result<Vec<Seen>, String> {
-    let (machines, beside) = split(chosen);
-    if machines.is_empty() || beside.is_empty() || !cases::may_run_beside(check) {
+    let (beside, machines): (Vec<Case>, Vec<Case>) = chosen.iter().partition(|case| cases::may_run_beside(check, case));
+    if machines.is_empty() || beside.is_empty() {
         return lane(stage, check, chosen, sabotage);
     }
-    // Both lanes need images; they are built once, before either begins.
-    let log = CaseLog::create(&stage.places.logs, "images")?;
-    let (images, places) = stage.images();
-    if let Err(cause) = images.disk(Flavour::Production, PackKind::Signed, places, &log) {
-        log.line(format!("the images are not built, and each case will say so: {cause}"));
-        return lane(stage, check, chosen, sabotage);
+    if beside.iter().any(|case| case.tier == Tier::Nspawn) {
+        // Both lanes need images; they are built once, before either begins.
+        build_images(stage)?;
     }
     let mut second = stage.second();
     std::thread::scope(|scope| {
@@ -48,9 +45,14 @@ pub fn run(stage: &mut Stage, check: &str, chosen: &[Case], sabotage: bool) -> R
     })
 }
 
-/// What needs a virtual machine, and what does not; both in their order.
-fn split(chosen: &[Case]) -> (Vec<Case>, Vec<Case>) {
-    chosen.iter().partition(|case| case.tier == Tier::Vm)
+/// What goes wrong here is told by each case that asks for an image.
+fn build_images(stage: &mut Stage) -> Result<(), String> {
+    let log = CaseLog::create(&stage.places.logs, "images")?;
+    let (images, places) = stage.images();
+    if let Err(cause) = images.disk(Flavour::Production, PackKind::Signed, places, &log) {
+        log.line(format!("the images are not built: {cause}"));
+    }
+    Ok(())
 }
 
 fn lane(stage: &mut Stage, check: &str, cases: &[Case], sabotage: bool) -> Result<Vec<Seen>, String> {
@@ -105,15 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn machines_keep_to_one_lane_and_both_keep_their_order() {
-        let chosen = [
-            cases::case("a", Tier::Nspawn, nothing),
-            cases::case("b", Tier::Vm, nothing),
-            cases::case("c", Tier::Host, nothing),
-            cases::case("d", Tier::Vm, nothing),
-        ];
-        let (machines, beside) = split(&chosen);
-        assert_eq!(machines.iter().map(|c| c.id).collect::<Vec<_>>(), ["b", "d"]);
-        assert_eq!(beside.iter().map(|c| c.id).collect::<Vec<_>>(), ["a", "c"]);
+    fn what_needs_a_machine_never_runs_beside_one() {
+        let of = |tier| cases::case("a", tier, nothing);
+        assert!(cases::may_run_beside("box", &of(Tier::Nspawn)) && cases::may_run_beside("box", &of(Tier::Host)));
+        assert!(!cases::may_run_beside("updates", &of(Tier::Nspawn)) && cases::may_run_beside("updates", &of(Tier::Host)));
+        for check in ["slice", "box", "updates"] {
+            assert!(!cases::may_run_beside(check, &of(Tier::Vm)), "{check}");
+        }
+        assert!(!cases::may_run_beside("slice", &of(Tier::Host)));
     }
 }

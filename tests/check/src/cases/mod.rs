@@ -64,11 +64,15 @@ pub fn table(check: &str) -> Option<Vec<Case>> {
     }
 }
 
-/// True when cases of that list that need no virtual machine may run beside one. Those of the slice take figures of a few seconds, which
-/// a guest would spoil; those of the update list are too short to be worth it.
+/// True when a case of that list may run beside a virtual machine. Those of the slice take figures of a few seconds, which a guest would
+/// spoil; a container of the update list would need the root of an image that is being built meanwhile.
 #[must_use]
-pub fn may_run_beside(check: &str) -> bool {
-    check == "box"
+pub fn may_run_beside(check: &str, case: &Case) -> bool {
+    match check {
+        "box" => case.tier != Tier::Vm,
+        "updates" => case.tier == Tier::Host,
+        _ => false,
+    }
 }
 
 /// The cases of the first slice.

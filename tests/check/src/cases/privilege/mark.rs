@@ -7,6 +7,8 @@ use crate::log::CaseLog;
 use crate::result::CaseResult;
 
 const INSTALLER: [&str; 3] = ["de.pengutronix.rauc", "/", "de.pengutronix.rauc.Installer"];
+/// Seconds for a call that is let through to a service that will not answer.
+const SOON: u32 = 8;
 const POLICY: &str = "/usr/share/dbus-1/system.d/de.pengutronix.rauc.conf";
 
 pub fn denied(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mut CaseResult) -> Result<(), String> {
@@ -27,10 +29,10 @@ pub fn denied(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mut CaseR
     for call in [["InstallBundle", "sa{sv}", "/data/x.raucb", "0"], ["InspectBundle", "sa{sv}", "/data/x.raucb", "0"]] {
         let answer = bench.call("warden-health", &INSTALLER, &call)?;
         result.expect(answer.refused() == Refused::ByBus, format!("the update gate calls {}: {}", call[0], answer.told()));
-        let answer = bench.call("warden", &INSTALLER, &call)?;
+        let answer = bench.call_within(SOON, "warden", &INSTALLER, &call)?;
         result.expect(answer.refused() != Refused::ByBus, format!("the agent calls {}: {}", call[0], answer.told()));
     }
-    let answer = bench.call("warden-health", &INSTALLER, &["Mark", "ss", "good", "booted"])?;
+    let answer = bench.call_within(SOON, "warden-health", &INSTALLER, &["Mark", "ss", "good", "booted"])?;
     result.expect(answer.refused() != Refused::ByBus, format!("the update gate marks: {}", answer.told()));
     let answer = bench.call("warden-console", &["org.lmwarden.Helper1", "/org/lmwarden/Helper1", "org.lmwarden.Helper1"], &["Rollback"])?;
     result.expect(answer.refused() == Refused::ByBus, format!("the local screen asks for the other system: {}", answer.told()));

@@ -22,10 +22,11 @@ use crate::log::CaseLog;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 
-/// Whether a case that can use either uses an agent on this machine.
+/// Whether a case that can use either uses an agent on this machine. Two always do: they are about files that come over a network or by an
+/// upload, never reach a slot, and wait long for slow peers; they run beside the machine.
 #[must_use]
 pub fn on_this_machine(task: &Task) -> bool {
-    task.sabotage || std::env::var_os("WARDEN_UPDATES_HOST").is_some()
+    task.sabotage || matches!(task.id, "ref-cut-file" | "ref-paths") || std::env::var_os("WARDEN_UPDATES_HOST").is_some()
 }
 
 /// What must not change when something is refused.

@@ -24,9 +24,9 @@ pub const SECOND: &str = "1.1.0";
 pub const THIRD: &str = "1.2.0";
 
 /// The times by which a broken system is judged: a broken one needs no patience.
-const SHORT: &str = "dwell = 5\ndeadline = 40\nmodel = 10\n";
+const SHORT: &str = "dwell = 5\ndeadline = 30\nmodel = 10\n";
 /// A model takes its time to come up before it can be found to be missing.
-const SHORT_WITH_MODEL: &str = "dwell = 5\ndeadline = 60\nmodel = 10\n";
+const SHORT_WITH_MODEL: &str = "dwell = 5\ndeadline = 50\nmodel = 10\n";
 const PROGRAMS: &str = "usr/lib/warden";
 /// What a person needs of the console's door.
 const FORM: &str = "<form class=\"panel\" method=\"post\" action=\"/ui/login\"";
