@@ -115,6 +115,11 @@ pub enum Fault {
         /// What the release says.
         expected: String,
     },
+    /// The running system was not found good, and the other slot is what it could be started from instead.
+    #[error(
+        "the health check has not found the running system good since it started, so the other one is kept. Nothing was written; see the issues, and try again when they are gone."
+    )]
+    Unproven,
     /// There is no slot to install into.
     #[error("the update service names no slot that is free to be written. Nothing was written; restart the box and try again.")]
     NoTarget,
@@ -174,6 +179,7 @@ impl Fault {
             Self::OtherFormat { .. } => "image_format",
             Self::OtherProduct { .. } => "image_product",
             Self::OtherVersion { .. } => "image_version",
+            Self::Unproven => "not_proven",
             Self::NoTarget => "no_target_slot",
             Self::NotStaged { .. } => "not_staged",
             Self::CutOff { .. } => "install_cut_off",
@@ -185,7 +191,7 @@ impl Fault {
     #[must_use]
     pub const fn passes(&self) -> bool {
         // A page that a gateway puts in the place of everything redirects, or has a length of its own.
-        self.breaks_off() || matches!(self, Self::Moved { .. } | Self::Refused(Refusal::CutShort { .. } | Refusal::TooLong { .. }))
+        self.breaks_off() || matches!(self, Self::Moved { .. } | Self::Unproven | Self::Refused(Refusal::CutShort { .. } | Refusal::TooLong { .. }))
     }
 
     /// True when the same try may work in a moment.
@@ -231,7 +237,7 @@ impl Fault {
             Self::Unreachable { .. } | Self::Status { .. } | Self::Moved { .. } | Self::BrokeOff { .. } | Self::OtherRange { .. } => {
                 ProblemKind::Upstream
             }
-            Self::Cancelled => ProblemKind::Conflict,
+            Self::Cancelled | Self::Unproven => ProblemKind::Conflict,
             _ => ProblemKind::Invalid,
         };
         Problem::new(kind, sentence(&self.to_string()))

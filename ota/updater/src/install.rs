@@ -20,7 +20,7 @@ use crate::start::TargetFacts;
 impl UpdateRoom {
     /// From verified to staged.
     pub(crate) async fn write_slot(self: &Arc<Self>, task: &Task, cancel: &AtomicBool) -> Result<(), Fault> {
-        task.step("install");
+        task.step("check");
         let record = self.record();
         let Record::Verified { attempt } = &record else { return Err(crate::machine::Misstep { from: record.phase(), to: "installed" }.into()) };
         let (_, entry) = self.entry_at_work()?;
@@ -43,6 +43,9 @@ impl UpdateRoom {
         fits(&rauc.inspect(&path).await?, &entry, &ours)?;
         let (_, target) = target(&rauc.slots().await?)?;
 
+        self.proven(&rauc, cancel).await?;
+        task.done("check");
+        task.step("install");
         not_cancelled(cancel)?;
         // From the first byte on a cut may start the new system: what it is gone back to and compared with is on the medium before.
         self.keep_way_back(attempt, target).await?;
@@ -118,9 +121,15 @@ pub(crate) fn fits(info: &BundleInfo, entry: &Entry, ours: &str) -> Result<(), F
 
 /// The slot that does not run: RAUC's name of it, and ours.
 pub(crate) fn target(slots: &[RaucSlot]) -> Result<(String, Slot), Fault> {
-    let free = slots.iter().filter(|slot| slot.state == SlotState::Inactive && slots.iter().any(|other| other.state == SlotState::Booted));
-    let mut named = free.filter_map(|slot| Some((slot.name.clone(), Slot::parse(slot.bootname.as_deref()?).ok()?)));
-    named.next().ok_or(Fault::NoTarget)
+    let slot = other(slots)?;
+    slot.bootname.as_deref().and_then(|name| Slot::parse(name).ok()).map(|ours| (slot.name.clone(), ours)).ok_or(Fault::NoTarget)
+}
+
+/// The slot that does not run, as RAUC tells of it.
+pub(crate) fn other(slots: &[RaucSlot]) -> Result<&RaucSlot, Fault> {
+    let known = slots.iter().any(|slot| slot.state == SlotState::Booted);
+    let named = |slot: &&RaucSlot| slot.state == SlotState::Inactive && slot.bootname.as_deref().is_some_and(|name| Slot::parse(name).is_ok());
+    slots.iter().find(named).filter(|_| known).ok_or(Fault::NoTarget)
 }
 
 /// What RAUC says about a slot, by its name.

@@ -3,7 +3,7 @@
 //!
 //! Pure, values in and values out: [`machine`] (which step may follow), [`start`] (what a start makes of the record), [`policy`] (what is
 //! done without being asked), [`preflight`] (what must hold before). Around them the driver: `http`, `download` and `writer` fetch, `work` asks
-//! the channel and goes through the steps, `install` talks to RAUC, `trial` restarts and waits for the health gate, `offline`, `uploads` and
+//! the channel and goes through the steps, `install` talks to RAUC, `proven` keeps the other slot until the running one was found good, `trial` restarts and waits for the health gate, `offline`, `uploads` and
 //! `additions` take bundles apart, `schedule` is the clock, `view` is the port that pages and API use. What is believed is decided in
 //! `warden-trust` alone; this crate never marks a slot.
 
@@ -19,6 +19,7 @@ pub mod machine;
 mod offline;
 pub mod policy;
 pub mod preflight;
+mod proven;
 mod room;
 mod schedule;
 mod settle;

@@ -33,6 +33,7 @@ pub(crate) const BUNDLE: &[(&str, &str)] = &[
     ("open", "Open the bundle and check its signatures"),
     ("read", "Read and check what it carries"),
     ("fetch", "Fetch the image"),
+    ("check", "Check the image, and that the running system was found healthy"),
     ("install", "Write it to the other system slot"),
     ("stage", "Make it the next one to start"),
 ];

@@ -23,8 +23,12 @@ use crate::room::{UpdateRoom, believed, blocking};
 /// Steps of a look at the channel.
 pub(crate) const LOOK: &[(&str, &str)] = &[("ask", "Ask the update server")];
 /// Steps of an update.
-pub(crate) const UPDATE: &[(&str, &str)] =
-    &[("fetch", "Fetch the image"), ("install", "Write it to the other system slot"), ("stage", "Make it the next one to start")];
+pub(crate) const UPDATE: &[(&str, &str)] = &[
+    ("fetch", "Fetch the image"),
+    ("check", "Check the image, and that the running system was found healthy"),
+    ("install", "Write it to the other system slot"),
+    ("stage", "Make it the next one to start"),
+];
 /// Steps of an engine pack or a model.
 pub(crate) const ADDITION: &[(&str, &str)] = &[("fetch", "Fetch the file"), ("add", "Put it in its place")];
 
@@ -217,8 +221,8 @@ impl UpdateRoom {
         drop(turn);
         match outcome {
             Ok(End::Staged) => task.done("stage"),
-            Ok(End::Fetched) => ["install", "stage"].iter().for_each(|step| task.skip(step)),
-            Ok(End::Nothing) => ["fetch", "install", "stage"].iter().for_each(|step| task.skip(step)),
+            Ok(End::Fetched) => ["check", "install", "stage"].iter().for_each(|step| task.skip(step)),
+            Ok(End::Nothing) => ["fetch", "check", "install", "stage"].iter().for_each(|step| task.skip(step)),
             Ok(End::Added) => task.done("add"),
             Err(fault) => task.fail(&fault.problem()),
         }

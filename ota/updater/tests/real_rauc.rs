@@ -201,7 +201,7 @@ async fn the_genuine_service_and_the_updater_refuse_and_write_nothing() {
                 version: "1.0.0".into(),
                 slot: Some(Slot::A),
                 boot_id: "one".into(),
-                counted: true,
+                counted: false,
                 id: "box-1".into(),
                 data_needs: 1,
             },

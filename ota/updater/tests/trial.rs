@@ -29,7 +29,7 @@ async fn a_slot_marked_good_without_a_word_on_the_disk_is_confirmed_at_its_next_
     first.room.start();
     first.wait(UpdatePhase::Trial).await;
     drop(first);
-    bench.counted = false;
+    bench.counted = Some(false);
     let second = bench.start(Slot::B, "three", "1.1.0").await;
     second.room.start();
     second.happened("confirmed").await;

@@ -190,8 +190,8 @@ impl Host for TestHost {
 pub struct Bench {
     folder: tempfile::TempDir,
     pub host: Arc<TestHost>,
-    /// Whether the boot loader counts the starts.
-    pub counted: bool,
+    /// Whether the boot loader counts the starts; unless a test says so, those of the slot that is tried, B.
+    pub counted: Option<bool>,
 }
 
 impl Bench {
@@ -216,7 +216,7 @@ impl Bench {
             refuse_copy: Mutex::default(),
             copy_takes: Mutex::default(),
         };
-        Self { folder, host: Arc::new(host), counted: true }
+        Self { folder, host: Arc::new(host), counted: None }
     }
 
     pub fn places(&self) -> Places {
@@ -244,7 +244,7 @@ impl Bench {
             version: version.to_owned(),
             slot: Some(slot),
             boot_id: boot.to_owned(),
-            counted: self.counted,
+            counted: self.counted.unwrap_or(slot == Slot::B),
             id: "box-1".to_owned(),
             data_needs: 1,
         };

@@ -27,6 +27,8 @@ pub struct State {
     pub forgets_primary: bool,
     /// Transaction and status of the other slot.
     pub installed: Option<String>,
+    /// Whether the other slot could be started.
+    pub other: &'static str,
     /// The slot that starts next.
     pub primary: &'static str,
     /// Installs that were begun.
@@ -47,6 +49,7 @@ impl Default for State {
             error: "",
             forgets_primary: false,
             installed: None,
+            other: "good",
             primary: "rootfs.0",
             installs: 0,
             operation: "idle",
@@ -103,16 +106,16 @@ impl Fake {
 
     async fn get_slot_status(&self) -> Vec<(String, HashMap<String, OwnedVariant>)> {
         let state = self.0.lock().unwrap().clone();
-        let slot = |boot: &str, word: &str| {
-            HashMap::from([("bootname".to_owned(), of(boot)), ("state".to_owned(), of(word)), ("boot-status".to_owned(), of("good"))])
+        let slot = |boot: &str, word: &str, good: &str| {
+            HashMap::from([("bootname".to_owned(), of(boot)), ("state".to_owned(), of(word)), ("boot-status".to_owned(), of(good))])
         };
-        let mut other = slot("b", "inactive");
+        let mut other = slot("b", "inactive", state.other);
         if let Some(transaction) = &state.installed {
             other.insert("status".to_owned(), of("ok"));
             other.insert("installed.transaction".to_owned(), of(transaction.as_str()));
             other.insert("bundle.version".to_owned(), of(state.version));
         }
-        vec![("rootfs.0".to_owned(), slot("a", "booted")), ("rootfs.1".to_owned(), other)]
+        vec![("rootfs.0".to_owned(), slot("a", "booted", "good")), ("rootfs.1".to_owned(), other)]
     }
 
     async fn get_primary(&self) -> String {
