@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind, clock,
-    engine::{EnginePack, Engines, Launch, Observation, ReplicaPlan},
+    engine::{Capacity, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
     ids::{ModelId, ReplicaId},
     model::{Candidate, FileLook, Model, ModelState, NewModel, Registry, StateWord},
     replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
@@ -85,6 +85,7 @@ impl Serving for World {
                 id: ReplicaId::new("fake-1").unwrap(),
                 launch: "launch".to_owned(),
                 endpoint: Endpoint::Unix(PathBuf::from("/nowhere.sock")),
+                capacity: Capacity::Unknown,
             };
             let served = ServedModel {
                 id: model.id.clone(),
@@ -170,7 +171,11 @@ impl Engines for World {
     }
 
     async fn observe(&self, _: &Launch) -> Observation {
-        Observation::Starting { phase: None, last_line: None }
+        Observation::Starting(LoadView::default())
+    }
+
+    async fn sample(&self, _: &Launch) -> Result<ReplicaSample, Problem> {
+        Err(Problem::internal("There is no engine in this world."))
     }
 
     async fn log_tail(&self, _: &ReplicaId, _: usize) -> Vec<String> {

@@ -163,6 +163,7 @@ impl World {
                 engine: EngineKind::LlamaCpp,
                 context: None,
                 slots: 4,
+                layout: warden_domain::model::Layout::default(),
             },
             facts: ModelFacts {
                 size: Bytes(144_811_008),

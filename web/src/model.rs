@@ -139,6 +139,7 @@ mod tests {
             engine: EngineKind::LlamaCpp,
             context: None,
             slots: 4,
+            layout: warden_domain::model::Layout::default(),
         };
         Model { id: ModelId::from_stored("mdl_1"), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Problem,
-    ids::{GenerationId, ReplicaId},
+    ids::{GenerationId, GpuId, ReplicaId},
     model::StateReason,
     replica::Endpoint,
     units::Tokens,
@@ -20,6 +20,9 @@ pub enum EngineKind {
     /// llama.cpp's own server.
     #[serde(rename = "llama.cpp")]
     LlamaCpp,
+    /// vLLM's OpenAI server.
+    #[serde(rename = "vllm")]
+    Vllm,
 }
 
 impl EngineKind {
@@ -28,13 +31,14 @@ impl EngineKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::LlamaCpp => "llama.cpp",
+            Self::Vllm => "vllm",
         }
     }
 
     /// Reads the stored name back; an unknown name is no engine.
     #[must_use]
     pub fn from_stored(name: &str) -> Option<Self> {
-        [Self::LlamaCpp].into_iter().find(|k| k.as_str() == name)
+        [Self::LlamaCpp, Self::Vllm].into_iter().find(|k| k.as_str() == name)
     }
 }
 
@@ -91,6 +95,10 @@ pub struct ReplicaPlan {
     pub context: Tokens,
     /// Requests at the same time.
     pub slots: u16,
+    /// Cards this replica may use, in order; empty: it runs on processors.
+    pub gpus: Vec<GpuId>,
+    /// More arguments that the admin gave, checked against those the box owns.
+    pub extra_args: Vec<String>,
 }
 
 /// A launched replica, or one found running after an agent restart.
@@ -104,21 +112,67 @@ pub struct Launch {
     pub endpoint: Endpoint,
 }
 
+/// How far a load is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadView {
+    /// Phase by name, from its log: `start`, `weights`, `compile`, `kv_cache`, `graphs`, `warmup`.
+    pub phase: Option<String>,
+    /// Parts of the phase that are done, of how many, where the engine says so.
+    pub part: Option<(u64, u64)>,
+    /// Last log line.
+    pub last_line: Option<String>,
+    /// A number that grows while its processes do anything (log bytes, bytes read, processor ticks); the same twice: nothing moved. `None`:
+    /// it cannot be told.
+    pub activity: Option<u64>,
+}
+
+/// What an engine that answers says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answering {
+    /// Context window per request.
+    pub context: Option<Tokens>,
+    /// How much it can hold at a time.
+    pub capacity: Capacity,
+}
+
+/// How much an engine can hold at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Capacity {
+    /// It did not say.
+    #[default]
+    Unknown,
+    /// So many requests, each with the whole window (llama.cpp).
+    Slots(u16),
+    /// So many tokens of all requests together (vLLM).
+    Tokens(Tokens),
+}
+
+/// Figures of a running engine at one moment. Counters count from its launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReplicaSample {
+    /// Requests it works on.
+    pub running: Option<u64>,
+    /// Requests it keeps waiting.
+    pub waiting: Option<u64>,
+    /// Share of its token memory in use, 0..1.
+    pub kv_used_ratio: Option<f64>,
+    /// Prompt tokens it computed and took from its cache, together.
+    pub prompt_total: Option<Tokens>,
+    /// Of these, from its cache.
+    pub cached_total: Option<Tokens>,
+    /// Answer tokens.
+    pub generated_total: Option<Tokens>,
+    /// Requests pushed out of memory again.
+    pub preemptions_total: Option<u64>,
+}
+
 /// What one look at a launched replica showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// Its process is up, it does not answer yet.
-    Starting {
-        /// Phase by name, from its log.
-        phase: Option<String>,
-        /// Last log line.
-        last_line: Option<String>,
-    },
+    Starting(LoadView),
     /// It answers.
-    Ready {
-        /// Context window per request it reports.
-        context: Option<Tokens>,
-    },
+    Ready(Answering),
     /// Its process is up and did answer before, but does not answer now.
     Silent {
         /// For how long.
@@ -149,6 +203,11 @@ pub trait Engines: Send + Sync {
 
     /// One look at a launch.
     async fn observe(&self, launch: &Launch) -> Observation;
+
+    /// One reading of a running engine's own figures; at most 2 s. `Upstream` when it does not answer.
+    async fn sample(&self, launch: &Launch) -> Result<ReplicaSample, Problem> {
+        Err(Problem::new(crate::ProblemKind::Upstream, format!("The figures of {} cannot be read yet.", launch.replica)))
+    }
 
     /// Last lines of a replica's log, oldest first.
     async fn log_tail(&self, replica: &ReplicaId, lines: usize) -> Vec<String>;

@@ -74,6 +74,10 @@ id!(
     RequestId, "req_"
 );
 id!(
+    /// A GPU card, as its library names it (`GPU-…`).
+    GpuId, "GPU-"
+);
+id!(
     /// One attempt to run a replica, made before the launch and written into its launch spec.
     GenerationId, "gen_"
 );

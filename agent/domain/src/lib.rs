@@ -10,6 +10,7 @@ pub mod change;
 pub mod clock;
 pub mod engine;
 pub mod front;
+pub mod gpu;
 pub mod ids;
 pub mod issue;
 pub mod key;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Problem,
     engine::EngineKind,
-    ids::{ModelId, ReplicaId},
+    ids::{GpuId, ModelId, ReplicaId},
     units::{Bytes, Tokens},
 };
 
@@ -26,6 +26,27 @@ pub struct ModelConfig {
     pub context: Option<Tokens>,
     /// Requests the engine works on at the same time, 1 to 64.
     pub slots: u16,
+    /// Replicas, cards and more.
+    #[serde(default)]
+    pub layout: Layout,
+}
+
+/// On what and how often a model runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Layout {
+    /// Engines of this model beside each other, 1 to 16.
+    pub replicas: u16,
+    /// Cards, in order; each replica takes the same number of them. Empty: processors.
+    pub gpus: Vec<GpuId>,
+    /// More arguments for the engine, as its own documentation spells them.
+    pub extra_args: Vec<String>,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new() }
+    }
 }
 
 /// What was read from the model file's header when it was registered. Unknown stays `None`.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     Problem,
+    engine::Capacity,
     ids::{ModelId, ReplicaId},
     model::ModelState,
     units::Tokens,
@@ -29,6 +30,8 @@ pub struct Replica {
     pub launch: String,
     /// Where to send.
     pub endpoint: Endpoint,
+    /// How much it can hold at a time.
+    pub capacity: Capacity,
 }
 
 /// A model that answers now.

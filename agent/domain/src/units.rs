@@ -37,6 +37,15 @@ unit!(
     Millis
 );
 
+unit!(
+    /// Degrees Celsius, whole.
+    Celsius
+);
+unit!(
+    /// Electrical power in milliwatts.
+    MilliWatts
+);
+
 impl std::fmt::Display for Bytes {
     /// Binary units with one decimal: `93.4 MiB`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

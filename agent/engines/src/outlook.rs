@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warden_domain::{engine::Observation, units::Tokens};
+use warden_domain::{
+    engine::{Answering, LoadView, Observation},
+    units::Tokens,
+};
 
 use crate::probe::Health;
 
@@ -42,14 +45,14 @@ impl Outlook {
         if health == Health::Ready {
             memory.last_answer = Some(now);
             memory.context = memory.context.or(context);
-            return Observation::Ready { context: memory.context };
+            return Observation::Ready(answering(memory.context));
         }
         if let Some(last) = memory.last_answer {
             return Observation::Silent { since: now.saturating_duration_since(last).max(Duration::from_millis(1)) };
         }
         drop(map);
         let (phase, last_line) = log();
-        Observation::Starting { phase, last_line }
+        Observation::Starting(LoadView { phase, last_line, ..LoadView::default() })
     }
 
     /// Forgets a launch that is gone.
@@ -62,6 +65,10 @@ impl Outlook {
     }
 }
 
+fn answering(context: Option<Tokens>) -> Answering {
+    Answering { context, ..Answering::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,12 +78,12 @@ mod tests {
         let outlook = Outlook::default();
         let begin = Instant::now();
         let log = || (Some("weights".to_owned()), None);
-        assert!(matches!(outlook.judge("a", Health::Loading, None, begin, log), Observation::Starting { phase: Some(_), .. }));
-        assert_eq!(outlook.judge("a", Health::Ready, Some(Tokens(9)), begin, log), Observation::Ready { context: Some(Tokens(9)) });
-        assert_eq!(outlook.judge("a", Health::Ready, None, begin, log), Observation::Ready { context: Some(Tokens(9)) });
+        assert!(matches!(outlook.judge("a", Health::Loading, None, begin, log), Observation::Starting(LoadView { phase: Some(_), .. })));
+        assert_eq!(outlook.judge("a", Health::Ready, Some(Tokens(9)), begin, log), Observation::Ready(answering(Some(Tokens(9)))));
+        assert_eq!(outlook.judge("a", Health::Ready, None, begin, log), Observation::Ready(answering(Some(Tokens(9)))));
         let later = begin + Duration::from_secs(7);
         assert_eq!(outlook.judge("a", Health::Silent, None, later, log), Observation::Silent { since: Duration::from_secs(7) });
         outlook.forget("a");
-        assert!(matches!(outlook.judge("a", Health::Silent, None, later, log), Observation::Starting { .. }));
+        assert!(matches!(outlook.judge("a", Health::Silent, None, later, log), Observation::Starting(_)));
     }
 }

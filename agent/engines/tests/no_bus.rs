@@ -35,6 +35,8 @@ async fn without_a_usable_bus_every_verb_is_a_sentence() {
         model_path: "/data/models/tiny.gguf".into(),
         context: Tokens(4096),
         slots: 1,
+        gpus: Vec::new(),
+        extra_args: Vec::new(),
     };
     let problem = engines.start(&plan).await.unwrap_err();
     assert_eq!(problem.kind, ProblemKind::SystemService, "{problem:?}");
@@ -42,7 +44,7 @@ async fn without_a_usable_bus_every_verb_is_a_sentence() {
 
     // Nothing is claimed about a process that could not be looked at.
     let launch = Launch { replica, launch: "0".repeat(32), endpoint: Endpoint::Unix(folder.join("engine.sock")) };
-    assert!(matches!(engines.observe(&launch).await, Observation::Starting { .. } | Observation::Gone { .. }));
+    assert!(matches!(engines.observe(&launch).await, Observation::Starting(_) | Observation::Gone { .. }));
 }
 
 #[tokio::test]

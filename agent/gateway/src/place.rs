@@ -32,7 +32,12 @@ mod tests {
     use super::*;
 
     fn model(names: &[&str]) -> ServedModel {
-        let replica = |n: &&str| Replica { id: ReplicaId::new(*n).unwrap(), launch: String::new(), endpoint: Endpoint::Unix(PathBuf::new()) };
+        let replica = |n: &&str| Replica {
+            id: ReplicaId::new(*n).unwrap(),
+            launch: String::new(),
+            endpoint: Endpoint::Unix(PathBuf::new()),
+            capacity: warden_domain::engine::Capacity::Unknown,
+        };
         ServedModel {
             id: ModelId::from_stored("m"),
             served_name: "m".to_owned(),

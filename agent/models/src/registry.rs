@@ -16,7 +16,7 @@ use warden_domain::{
     clock,
     engine::EngineKind,
     ids::ModelId,
-    model::{Candidate, FileLook, Model, ModelConfig, NewModel, Registry},
+    model::{Candidate, FileLook, Layout, Model, ModelConfig, NewModel, Registry},
     storage::ModelDisks,
     units::Tokens,
 };
@@ -117,7 +117,14 @@ impl Registry for Models {
         let model = Model {
             id: ModelId::random(),
             created_at: clock::now(),
-            config: ModelConfig { served_name, path: found.path, engine: EngineKind::LlamaCpp, context: new.context, slots },
+            config: ModelConfig {
+                served_name,
+                path: found.path,
+                engine: EngineKind::LlamaCpp,
+                context: new.context,
+                slots,
+                layout: Layout::default(),
+            },
             facts: found.facts,
         };
         let row = model.clone();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::{Duration, Instant};
 use warden_domain::{
     Problem, ProblemKind,
-    engine::Launch,
+    engine::{Capacity, Launch},
     ids::GenerationId,
     model::{Model, ModelState, ReplicaState, StateReason, StateWord},
     replica::{Replica, ServedModel},
@@ -130,7 +130,12 @@ impl Entry {
             served_name: self.model.config.served_name.clone(),
             context: *context,
             created: self.model.created_at.as_second(),
-            replicas: vec![Replica { id: launch.replica.clone(), launch: launch.launch.clone(), endpoint: launch.endpoint.clone() }],
+            replicas: vec![Replica {
+                id: launch.replica.clone(),
+                launch: launch.launch.clone(),
+                endpoint: launch.endpoint.clone(),
+                capacity: Capacity::Unknown,
+            }],
         })
     }
 }
@@ -155,14 +160,21 @@ mod tests {
     use warden_domain::{
         engine::EngineKind,
         ids::{ModelId, ReplicaId},
-        model::{ModelConfig, ModelFacts},
+        model::{Layout, ModelConfig, ModelFacts},
         replica::Endpoint,
     };
 
     use super::*;
 
     fn entry(stage: Stage) -> Entry {
-        let config = ModelConfig { served_name: "tiny".to_owned(), path: "/m".into(), engine: EngineKind::LlamaCpp, context: None, slots: 1 };
+        let config = ModelConfig {
+            served_name: "tiny".to_owned(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 1,
+            layout: Layout::default(),
+        };
         let model = Model { id: ModelId::random(), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() };
         Entry::new(model, true, stage, Timestamp::UNIX_EPOCH)
     }

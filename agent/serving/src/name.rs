@@ -26,13 +26,20 @@ mod tests {
     use warden_domain::{
         engine::EngineKind,
         ids::ModelId,
-        model::{ModelConfig, ModelFacts},
+        model::{Layout, ModelConfig, ModelFacts},
     };
 
     use super::*;
 
     fn id_of(name: &str, id: &str) -> String {
-        let config = ModelConfig { served_name: name.to_owned(), path: "/m".into(), engine: EngineKind::LlamaCpp, context: None, slots: 1 };
+        let config = ModelConfig {
+            served_name: name.to_owned(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 1,
+            layout: Layout::default(),
+        };
         let model = Model { id: ModelId::from_stored(id), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() };
         replica_id(&model).as_str().to_owned()
     }

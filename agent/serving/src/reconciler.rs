@@ -16,7 +16,7 @@ use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
     clock,
-    engine::{Launch, Observation},
+    engine::{Answering, Launch, LoadView, Observation},
     ids::{GenerationId, ModelId},
     model::Model,
     replica::ReplicaTable,
@@ -377,13 +377,13 @@ impl Reconciler {
 /// What a look means for an entry whose launch is still the one that was looked at.
 fn saw(entry: &mut Entry, launch: Launch, observation: Observation) {
     entry.stage = match observation {
-        Observation::Ready { context } => {
+        Observation::Ready(Answering { context, .. }) => {
             if matches!(entry.stage, Stage::Loading { .. }) {
                 tracing::info!(model = %entry.model.id, launch = %launch.launch, "model runs");
             }
             Stage::Running { launch, context, silent: false }
         }
-        Observation::Starting { phase, last_line } => Stage::Loading { launch, phase, last_line },
+        Observation::Starting(LoadView { phase, last_line, .. }) => Stage::Loading { launch, phase, last_line },
         Observation::Silent { .. } => {
             let context = if let Stage::Running { context, .. } = &entry.stage { *context } else { None };
             Stage::Running { launch, context, silent: true }

@@ -101,5 +101,7 @@ fn replica_plan(model: &Model, generation: GenerationId) -> ReplicaPlan {
         model_path: model.config.path.clone(),
         context: model.config.context.unwrap_or(Tokens(trained)),
         slots: model.config.slots,
+        gpus: model.config.layout.gpus.clone(),
+        extra_args: model.config.layout.extra_args.clone(),
     }
 }

@@ -28,6 +28,8 @@ fn plan(bench: &Bench, file: &str) -> ReplicaPlan {
         model_path: bench.path("models").join(file),
         context: Tokens(4096),
         slots: 1,
+        gpus: Vec::new(),
+        extra_args: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use warden_domain::{
     engine::EngineKind,
     ids::ModelId,
-    model::{Model, ModelConfig, ModelFacts},
+    model::{Layout, Model, ModelConfig, ModelFacts},
     units::Tokens,
 };
 
@@ -103,6 +103,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Model> {
             engine: EngineKind::from_stored(&engine).ok_or_else(|| conversion(ENGINE_COLUMN, format!("unknown engine {engine:?}")))?,
             context: row.get::<_, Option<i64>>(5)?.and_then(|n| u64::try_from(n).ok()).map(Tokens),
             slots: row.get(6)?,
+            layout: Layout::default(),
         },
         facts: serde_json::from_str::<ModelFacts>(&facts).map_err(|cause| conversion(FACTS_COLUMN, cause.to_string()))?,
     })
@@ -133,6 +134,7 @@ mod tests {
                 engine: EngineKind::LlamaCpp,
                 context: Some(Tokens(2048)),
                 slots: 4,
+                layout: Layout::default(),
             },
             facts: ModelFacts { size: Bytes(7), trained_context: Some(Tokens(4096)), ..ModelFacts::default() },
         }

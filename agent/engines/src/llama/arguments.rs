@@ -90,6 +90,8 @@ mod tests {
             model_path: "/data/models/tiny.gguf".into(),
             context: Tokens(4096),
             slots,
+            gpus: Vec::new(),
+            extra_args: Vec::new(),
         }
     }
 

@@ -72,6 +72,8 @@ mod tests {
             model_path: "/data/models/tiny.gguf".into(),
             context: Tokens(4096),
             slots: 4,
+            gpus: Vec::new(),
+            extra_args: Vec::new(),
         };
         Spec::new(&plan, vec!["--metrics".to_owned()], BTreeMap::from([("OMP_WAIT_POLICY".to_owned(), "passive".to_owned())]))
             .write(dir.path())

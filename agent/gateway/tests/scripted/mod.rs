@@ -188,7 +188,12 @@ impl FakeServing {
         let replicas = sockets
             .iter()
             .enumerate()
-            .map(|(i, s)| Replica { id: ReplicaId::new(format!("tiny-{i}")).unwrap(), launch: "1".to_owned(), endpoint: Endpoint::Unix(s.clone()) })
+            .map(|(i, s)| Replica {
+                id: ReplicaId::new(format!("tiny-{i}")).unwrap(),
+                launch: "1".to_owned(),
+                endpoint: Endpoint::Unix(s.clone()),
+                capacity: warden_domain::engine::Capacity::Unknown,
+            })
             .collect();
         let model =
             ServedModel { id: ModelId::from_stored("mdl_tiny"), served_name: "tiny".to_owned(), context: Some(Tokens(2048)), created: 7, replicas };

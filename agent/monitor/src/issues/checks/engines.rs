@@ -66,13 +66,20 @@ mod tests {
     use warden_domain::{
         engine::EngineKind,
         ids::ModelId,
-        model::{ModelConfig, ModelFacts},
+        model::{Layout, ModelConfig, ModelFacts},
     };
 
     use super::*;
 
     fn model() -> Model {
-        let config = ModelConfig { served_name: "tiny".into(), path: "/m".into(), engine: EngineKind::LlamaCpp, context: None, slots: 1 };
+        let config = ModelConfig {
+            served_name: "tiny".into(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 1,
+            layout: Layout::default(),
+        };
         Model { id: ModelId::from_stored("mdl_1"), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() }
     }
 

@@ -60,7 +60,7 @@ mod tests {
     use warden_domain::{
         engine::EngineKind,
         ids::ModelId,
-        model::{ModelConfig, ModelFacts},
+        model::{Layout, ModelConfig, ModelFacts},
         units::Bytes,
     };
 
@@ -68,7 +68,14 @@ mod tests {
 
     #[test]
     fn a_lost_file_and_a_changed_file_are_told_apart() {
-        let config = ModelConfig { served_name: "tiny".into(), path: "/m".into(), engine: EngineKind::LlamaCpp, context: None, slots: 1 };
+        let config = ModelConfig {
+            served_name: "tiny".into(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 1,
+            layout: Layout::default(),
+        };
         let facts = ModelFacts { size: Bytes(1024), ..ModelFacts::default() };
         let model = Model { id: ModelId::from_stored("mdl_1"), created_at: Timestamp::UNIX_EPOCH, config, facts };
         let looks = [

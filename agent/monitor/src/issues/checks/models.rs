@@ -64,14 +64,21 @@ mod tests {
     use jiff::Timestamp;
     use warden_domain::{
         engine::EngineKind,
-        model::{ModelConfig, ModelFacts, StateReason},
+        model::{Layout, ModelConfig, ModelFacts, StateReason},
     };
 
     use super::*;
 
     fn in_state(word: StateWord, packs: &[EnginePack]) -> Vec<Finding> {
         let id = ModelId::from_stored("mdl_1");
-        let config = ModelConfig { served_name: "tiny".into(), path: "/m".into(), engine: EngineKind::LlamaCpp, context: None, slots: 1 };
+        let config = ModelConfig {
+            served_name: "tiny".into(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 1,
+            layout: Layout::default(),
+        };
         let model = Model { id: id.clone(), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() };
         let mut state = ModelState::stopped(Timestamp::UNIX_EPOCH);
         state.state = word;
