@@ -7,7 +7,7 @@ FLAVOUR ?= production
 PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/debug
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run where bins programs demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates clean
+.PHONY: help run where bins programs demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates check-serving clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -109,6 +109,11 @@ check-updates: ## the acceptance list tests/accept/updates.toml; SABOTAGE, ONLY 
 	@agent/dev/deps.sh image
 	@$(MAKE) --no-print-directory engine programs
 	@target/debug/warden-check updates $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
+
+check-serving: ## the acceptance list tests/accept/serving.toml; SABOTAGE, ONLY and CHECK_FLAGS as above
+	@agent/dev/deps.sh check
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-check serving $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
 
 clean: ## removes target/ (caches outside the tree stay)
 	@rm -rf target

@@ -18,6 +18,7 @@ mod privilege;
 mod run_cold;
 mod run_warm;
 mod sdk;
+mod serving;
 mod static_root;
 mod updates;
 mod verbs;
@@ -59,6 +60,7 @@ pub fn table(check: &str) -> Option<Vec<Case>> {
     match check {
         "slice" => Some(SLICE.to_vec()),
         "box" => Some(verbs::table()),
+        "serving" => Some(serving::table()),
         "updates" => Some(updates::CASES.to_vec()),
         _ => None,
     }
