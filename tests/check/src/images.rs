@@ -99,8 +99,9 @@ impl Images {
             return Ok(builder.clone());
         }
         let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--quiet", "-p", "warden-image"]).current_dir(&places.root);
-        command::run_ok("building warden-image", cargo, Duration::from_secs(1200), log)?;
+        // Everything at once, as `make bins` does: one crate alone would have other features of its dependencies, and be compiled anew.
+        cargo.args(["build", "--quiet", "--workspace", "--bins"]).current_dir(&places.root);
+        command::run_ok("building the programs", cargo, Duration::from_secs(1200), log)?;
         let told = warden_image(places, &["builder"], Duration::from_secs(1800), log)?;
         let dir = told.iter().rev().map(PathBuf::from).find(|p| p.is_absolute() && p.is_dir()).ok_or("warden-image builder printed no folder")?;
         let builder = BuilderRoot::at(dir);

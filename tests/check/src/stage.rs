@@ -105,7 +105,7 @@ impl Stage {
             Some(path) => PathBuf::from(path),
             None => {
                 let mut cargo = self.in_tree("cargo");
-                cargo.args(["build", "--quiet", "-p", "warden-agent"]);
+                cargo.args(["build", "--quiet", "--workspace", "--bins"]);
                 command::run_ok("building the agent", cargo, Duration::from_secs(1800), log)?;
                 self.places.debug_program("warden-agent")
             }

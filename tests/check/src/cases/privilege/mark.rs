@@ -8,7 +8,7 @@ use crate::result::CaseResult;
 
 const INSTALLER: [&str; 3] = ["de.pengutronix.rauc", "/", "de.pengutronix.rauc.Installer"];
 /// Seconds for a call that is let through to a service that will not answer.
-const SOON: u32 = 8;
+const SOON: u32 = 4;
 const POLICY: &str = "/usr/share/dbus-1/system.d/de.pengutronix.rauc.conf";
 
 pub fn denied(sabotage: bool, ctx: &NspawnCtx, log: &CaseLog, result: &mut CaseResult) -> Result<(), String> {
