@@ -43,14 +43,12 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
 /// Writes a string's inside, escaped.
 pub(super) fn escape(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[from..at]);
-        from = at + 1;
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, special) = rest.split_at(plain_run(rest));
+        out.extend_from_slice(plain);
+        let [byte, after @ ..] = special else { return };
+        rest = after;
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -60,7 +58,27 @@ pub(super) fn escape(out: &mut Vec<u8>, text: &str) {
             other => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(other >> 4)], HEX[usize::from(other & 15)]]),
         }
     }
-    out.extend_from_slice(&bytes[from..]);
+}
+
+/// How many bytes at the start are neither a quote, a backslash nor a control character. Looks at eight at a time.
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let is = |word: u64, byte: u8| {
+        let other = word ^ (ONES * u64::from(byte));
+        other.wrapping_sub(ONES) & !other
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // A borrow can only mark bytes behind one that is marked rightly, and the first mark is what counts.
+        let found = (word.wrapping_sub(ONES * 0x20) & !word | is(word, b'"') | is(word, b'\\')) & HIGH;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let from = words.len() * 8;
+    bytes[from..].iter().position(|b| matches!(b, 0..0x20 | b'"' | b'\\')).map_or(bytes.len(), |at| from + at)
 }
 
 impl Object<'_> {
@@ -168,6 +186,12 @@ mod tests {
             let mut out = Vec::new();
             string(&mut out, &text);
             prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+
+        #[test]
+        fn the_run_of_plain_bytes_ends_where_one_by_one_says(bytes in prop::collection::vec(prop_oneof![Just(b'"'), Just(0x1f), Just(0x20), Just(0x80), Just(b'a'), any::<u8>()], 0..40)) {
+            let slow = bytes.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').unwrap_or(bytes.len());
+            prop_assert_eq!(plain_run(&bytes), slow);
         }
     }
 

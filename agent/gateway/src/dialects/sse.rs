@@ -35,8 +35,9 @@ impl Framer {
     /// # Errors
     /// `TooLong` when an event grows beyond 16 MiB; the stream is of no use then.
     pub fn feed(&mut self, mut chunk: &[u8], mut event: impl FnMut(&[u8])) -> Result<(), TooLong> {
-        if std::mem::take(&mut self.after_cr) {
-            chunk = chunk.strip_prefix(b"\n").unwrap_or_else(|| chunk);
+        if self.after_cr && !chunk.is_empty() {
+            self.after_cr = false;
+            chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
         }
         while let Some(at) = chunk.iter().position(|b| matches!(b, b'\n' | b'\r')) {
             let (line, rest) = chunk.split_at(at);
@@ -120,7 +121,7 @@ mod tests {
             for start in ["", "\u{feff}"] {
                 let text = format!("{start}{}", STREAM.replace('\n', newline));
                 for at in 0..=text.len() {
-                    assert_eq!(events(&[&text.as_bytes()[..at], &text.as_bytes()[at..]]), expected, "{newline:?} cut at {at}");
+                    assert_eq!(events(&[&text.as_bytes()[..at], b"", &text.as_bytes()[at..]]), expected, "{newline:?} cut at {at}");
                 }
             }
         }
@@ -156,10 +157,11 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_is_read_without_a_fault(pieces in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), any::<u8>()], 0..50), 0..10)) {
+        fn rubbish_is_read_without_a_fault(pieces in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), any::<u8>()], 0..20), 0..6)) {
             let mut framer = Framer::default();
             for piece in &pieces {
-                prop_assert!(framer.feed(piece, |_| {}).is_ok());
+                let read = framer.feed(piece, |_| {});
+                prop_assert!(read.is_ok());
             }
             framer.finish(|_| {});
         }

@@ -69,9 +69,9 @@ impl<'a> Text<'a> {
         Self(vec![Piece::Plain(text.into())])
     }
 
-    /// A JSON value as text.
+    /// A JSON value as text, without the blanks between its parts: clients space it as they like.
     pub(super) fn json(value: &'a RawValue) -> Self {
-        Self(vec![Piece::Json(value.get())])
+        Self::plain(compact(value.get()))
     }
 
     /// Adds text of the request.
@@ -127,6 +127,32 @@ impl<'a> Text<'a> {
     }
 }
 
+/// JSON without blanks outside of its strings.
+fn compact(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let (mut out, mut inside, mut from, mut at) = (String::new(), false, 0, 0);
+    while at < bytes.len() {
+        if inside {
+            at += json::plain_run(&bytes[at..]);
+        }
+        match bytes.get(at) {
+            Some(b'\\') => at += 1,
+            Some(b'"') => inside = !inside,
+            Some(b' ' | b'\n' | b'\r' | b'\t') => {
+                out.push_str(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[from..]);
+    Cow::Owned(out)
+}
+
 impl<'a> From<Quoted<'a>> for Text<'a> {
     fn from(text: Quoted<'a>) -> Self {
         Self(vec![Piece::Escaped(text.0)])
@@ -149,5 +175,11 @@ mod tests {
         text.write(&mut out);
         assert_eq!(String::from_utf8(out).unwrap(), r#""caf\u00e9 \"x\" 🦙\n\na \"b\"\nb""#);
         assert!(serde_json::from_str::<Quoted<'_>>("3").is_err());
+    }
+
+    #[test]
+    fn json_is_spaced_one_way_and_strings_keep_their_blanks() {
+        assert_eq!(compact("{ \"a b\" : [1,\n 2, \"\\\" x \"] }"), "{\"a b\":[1,2,\"\\\" x \"]}");
+        assert!(matches!(compact("{\"a\":1}"), Cow::Borrowed(_)));
     }
 }

@@ -51,6 +51,8 @@ struct Said {
     finish: Option<Finish>,
     failed: Option<Problem>,
     done: bool,
+    /// The engine closed; what comes now is what it left unfinished.
+    closing: bool,
 }
 
 #[derive(Deserialize)]
@@ -106,6 +108,7 @@ impl Reader {
     /// The engine closed the stream.
     pub(in crate::dialects) fn close(&mut self, mut step: impl FnMut(Step<'_>, &Counts)) {
         let Self { framer, said } = self;
+        said.closing = true;
         framer.finish(|data| said.event(data, &mut step));
         said.done = true;
     }
@@ -141,7 +144,9 @@ impl Said {
             return;
         }
         let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else {
-            self.failed = Some(refusal::told(data).unwrap_or_else(unusable));
+            if !self.closing {
+                self.failed = Some(unusable());
+            }
             return;
         };
         if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {

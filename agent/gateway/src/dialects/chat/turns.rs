@@ -96,6 +96,8 @@ impl<'a> Turns<'a> {
             [.., Message::Assistant(_) | Message::Tool { .. }, Message::User(_)] => self.messages.len() - 1,
             _ => self.messages.len(),
         };
+        // An empty result would look as if the tool had found nothing.
+        let text = if text.is_empty() && !images.is_empty() { Text::plain("The result is an image; it follows.") } else { text };
         self.messages.insert(at, Message::Tool { call, text });
         for image in images {
             let image = self.seen(Part::Image(image));

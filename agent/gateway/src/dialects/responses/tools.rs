@@ -64,11 +64,15 @@ pub(super) fn list<'a>(body: &Body<'a>) -> Result<Tools<'a>, Problem> {
 /// Adds the members of a group; one whose name is taken is left out, because its calls could not be told apart.
 fn members<'a>(group: &Declared<'a>, out: &mut Tools<'a>) -> Result<(), Problem> {
     let name = group.name.ok_or_else(|| bad("A namespace needs a 'name'.", "tools"))?.decoded().into_owned();
+    // What is said of the group is said to the model once, with its first member.
+    let mut about = group.description.map_or_else(Text::default, Text::from);
     for Member { kind, name: own, description, parameters, format, .. } in group.tools.iter().flatten() {
-        let Some((made, free)) = usable(*kind, *own, *description, *parameters, format.as_ref())? else { continue };
+        let Some((mut made, free)) = usable(*kind, *own, *description, *parameters, format.as_ref())? else { continue };
         if out.tools.iter().any(|known| known.name == made.name) {
             continue;
         }
+        about.paragraph(std::mem::take(&mut made.description));
+        made.description = std::mem::take(&mut about);
         let origin = if free { Origin::FreeTextOf(name.clone()) } else { Origin::Group(name.clone()) };
         out.origins.push((made.name.decoded().into_owned(), origin));
         out.tools.push(made);
