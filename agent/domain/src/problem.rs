@@ -13,6 +13,8 @@ pub enum ProblemKind {
     BadRequest,
     /// A field's value is not allowed.
     Invalid,
+    /// A prompt is longer than the context window of its model.
+    ContextExceeded,
     /// No credentials, or none that are known.
     Unauthorized,
     /// Known, but not allowed to do this.
@@ -60,6 +62,7 @@ impl ProblemKind {
         match self {
             Self::BadRequest => "bad_request",
             Self::Invalid => "invalid_value",
+            Self::ContextExceeded => "context_length_exceeded",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
@@ -86,7 +89,7 @@ impl ProblemKind {
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
-            Self::BadRequest => 400,
+            Self::BadRequest | Self::ContextExceeded => 400,
             Self::Invalid | Self::BadModelFile => 422,
             Self::Unauthorized => 401,
             Self::Forbidden => 403,

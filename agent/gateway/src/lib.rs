@@ -5,6 +5,7 @@
 //! no database, no page and no system service; nothing on the path of a request waits for any of them.
 
 mod body;
+pub mod dialects;
 mod engine;
 mod errors;
 mod flight;

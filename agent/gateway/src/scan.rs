@@ -104,13 +104,13 @@ fn bad(message: &str, param: &str) -> Problem {
 }
 
 /// Where a value that was read out of `whole` lies in it.
-fn span(whole: &[u8], part: &RawValue) -> (usize, usize) {
+pub(crate) fn span(whole: &[u8], part: &RawValue) -> (usize, usize) {
     let at = part.get().as_ptr().addr() - whole.as_ptr().addr();
     (at, at + part.get().len())
 }
 
 /// The place right behind the opening brace of an object.
-fn after_brace(object: &[u8]) -> usize {
+pub(crate) fn after_brace(object: &[u8]) -> usize {
     object.iter().position(|b| *b == b'{').map_or(0, |at| at + 1)
 }
 
@@ -165,7 +165,7 @@ impl<'de> Visitor<'de> for Flag {
 
 /// A member name, borrowed where it has no escapes.
 #[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Name<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,9 @@
+//! The chat dialect: what an engine speaks, and what the two others are translated to and from.
+
+pub(in crate::dialects) mod answer;
+pub(in crate::dialects) mod calls;
+pub(in crate::dialects) mod request;
+pub mod splice;
+pub(in crate::dialects) mod stream;
+pub(in crate::dialects) mod turns;
+pub(in crate::dialects) mod usage;
