@@ -107,4 +107,4 @@ pub(crate) async fn count_tokens(engine: EngineKind, endpoint: &Endpoint, text: 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,8 @@ use warden_domain::{
 
 use super::*;
 
-fn plan(engine: EngineKind, slots: u16, cards: usize, extra: &[&str]) -> ReplicaPlan {
+/// A plan of a tiny model.
+pub(crate) fn plan(engine: EngineKind, slots: u16, cards: usize, extra: &[&str]) -> ReplicaPlan {
     let model_path = match engine {
         EngineKind::LlamaCpp => "/data/models/tiny.gguf",
         EngineKind::Vllm => "/data/models/tiny",
@@ -25,7 +26,8 @@ fn plan(engine: EngineKind, slots: u16, cards: usize, extra: &[&str]) -> Replica
     }
 }
 
-fn ground(cpus: usize) -> Ground<'static> {
+/// The appliance, with so many processors.
+pub(crate) fn ground(cpus: usize) -> Ground<'static> {
     Ground { socket: Path::new("/run/warden-engine/tiny-0/engine.sock"), cache: Path::new("/tmp/engine-cache"), machine: Machine { cpus } }
 }
 

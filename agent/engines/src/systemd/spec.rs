@@ -116,4 +116,28 @@ mod tests {
         assert_eq!(engine(dir.path(), &other.replica), Some(EngineKind::Vllm));
         assert_eq!(engine(dir.path(), &ReplicaId::new("none").unwrap()), None);
     }
+
+    /// The launcher's tests read the same files: what the agent writes is what the launcher takes.
+    #[test]
+    fn specs_change_only_on_purpose() {
+        use crate::adapter::{
+            command,
+            tests::{ground, plan},
+        };
+        let table = [
+            ("llama-cpu", include_str!("../../tests/golden/specs/llama-cpu.json"), plan(EngineKind::LlamaCpp, 4, 0, &[])),
+            ("llama-1-card", include_str!("../../tests/golden/specs/llama-1-card.json"), plan(EngineKind::LlamaCpp, 4, 1, &["--flash-attn", "on"])),
+            ("vllm-cpu", include_str!("../../tests/golden/specs/vllm-cpu.json"), plan(EngineKind::Vllm, 4, 0, &[])),
+            ("vllm-2-cards", include_str!("../../tests/golden/specs/vllm-2-cards.json"), plan(EngineKind::Vllm, 32, 2, &["--dtype", "half"])),
+        ];
+        for (name, golden, plan) in table {
+            let spec = Spec::new(&plan, command(&plan, ground(32)).unwrap());
+            let now = serde_json::to_string_pretty(&spec).unwrap() + "\n";
+            if std::env::var_os("WARDEN_WRITE_GOLDEN").is_some() {
+                fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/specs/{name}.json")), &now).unwrap();
+            } else {
+                assert_eq!(now, golden, "{name}: run this test with WARDEN_WRITE_GOLDEN=1 when the change is wanted");
+            }
+        }
+    }
 }
