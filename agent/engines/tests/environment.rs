@@ -85,6 +85,7 @@ async fn an_engine_of_an_agent_with_a_hostile_environment() {
     for engine in [EngineKind::LlamaCpp, EngineKind::Vllm] {
         for gpus in [Vec::new(), vec![GpuId::from_stored("GPU-1")]] {
             let launch = engines.start(&plan(engine, gpus.clone())).await.unwrap();
+            let _ended = Ended::of(&launch);
             let environment = environment_of(&launch).await;
             engines.stop(&launch.replica).await.unwrap();
             for (name, value) in &environment {
@@ -125,4 +126,20 @@ async fn environment_of(launch: &Launch) -> BTreeMap<String, String> {
     let bytes = fs::read(Path::new("/proc").join(pid).join("environ")).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     text.split('\0').filter_map(|entry| entry.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Ends a launch whatever the test found.
+struct Ended(i32);
+
+impl Ended {
+    fn of(launch: &Launch) -> Self {
+        Self(launch.launch.split('/').nth(1).unwrap().parse().unwrap())
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It leads a group of its own.
+        let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(self.0), nix::sys::signal::Signal::SIGKILL);
+    }
 }
