@@ -5,6 +5,7 @@
 //! groups on a dev machine) and `SystemdEngines` (the appliance's unit template over D-Bus). Engines are never children in the sense that
 //! they would end with the agent. This crate does not speak to clients and does not know what is wanted.
 
+mod activity;
 mod adapter;
 mod cards;
 mod cause;

@@ -28,6 +28,11 @@ impl Outlook {
         self.lock().get(launch).is_some_and(|memory| memory.told.context.is_some() && memory.told.capacity != Capacity::Unknown)
     }
 
+    /// Whether it ever answered.
+    pub(crate) fn answered(&self, launch: &str) -> bool {
+        self.lock().get(launch).is_some_and(|memory| memory.last_answer.is_some())
+    }
+
     /// Judges a look at a launch whose process lives. `told` is what it said of itself just now, where it was asked. How far its load is
     /// counts for a launch that never answered.
     pub(crate) fn judge(&self, launch: &str, health: Health, told: Answering, now: Instant, load: impl FnOnce() -> LoadView) -> Observation {

@@ -21,15 +21,16 @@ use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{Answering, EngineKind, EnginePack, Engines, Launch, Observation, ReplicaPlan, ReplicaSample},
+    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
     ids::ReplicaId,
     replica::Endpoint,
     units::Tokens,
 };
 
 use crate::{
+    activity,
     adapter::{self, Ground},
-    log,
+    check_extra_args, log,
     machine::Machine,
     outlook::Outlook,
     probe::{self, Health},
@@ -93,6 +94,12 @@ impl ProcessEngines {
         }
         record::remove(&self.place.runtime_dir, replica);
         self.place.free_socket(replica)
+    }
+
+    /// The process of a launch, if the record of its replica is still of that launch.
+    fn process_of(&self, launch: &Launch) -> Option<Identity> {
+        let known = record::read(&self.place.runtime_dir, &launch.replica).and_then(|r| r.process);
+        known.filter(|process| process.to_string() == launch.launch)
     }
 
     fn end_of(&self, launch: &str) -> End {
@@ -195,8 +202,7 @@ impl Engines for ProcessEngines {
     }
 
     async fn observe(&self, launch: &Launch) -> Observation {
-        let known = record::read(&self.place.runtime_dir, &launch.replica).and_then(|r| r.process);
-        let Some(process) = known.filter(|p| p.to_string() == launch.launch) else { return self.gone(launch) };
+        let Some(process) = self.process_of(launch) else { return self.gone(launch) };
         if !process.lives() {
             // Its exit status may be a moment late.
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -209,8 +215,24 @@ impl Engines for ProcessEngines {
             _ => Answering::default(),
         };
         self.outlook.judge(&launch.launch, health, told, Instant::now(), || {
-            adapter::load_view(engine, &log::last_lines(&self.place.log(&launch.replica), LINES_READ))
+            let log = self.place.log(&launch.replica);
+            let activity = activity::of_processes(&identity::session_of(process.pid), &log);
+            LoadView { activity, ..adapter::load_view(engine, &log::last_lines(&log, LINES_READ)) }
         })
+    }
+
+    async fn activity(&self, launch: &Launch) -> Option<Activity> {
+        let (process, log) = (self.process_of(launch)?, self.place.log(&launch.replica));
+        tokio::task::spawn_blocking(move || activity::of_processes(&identity::session_of(process.pid), &log)).await.ok().flatten()
+    }
+
+    async fn traces(&self, launch: &Launch) -> Vec<(String, String)> {
+        let Some(process) = self.process_of(launch) else { return Vec::new() };
+        tokio::task::spawn_blocking(move || activity::traces(&identity::session_of(process.pid))).await.unwrap_or_default()
+    }
+
+    fn check_arguments(&self, engine: EngineKind, arguments: &[String]) -> Result<(), Problem> {
+        check_extra_args(engine, arguments)
     }
 
     async fn sample(&self, launch: &Launch) -> Result<ReplicaSample, Problem> {

@@ -20,7 +20,7 @@ use tokio::{sync::Mutex, time::sleep};
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{Answering, EngineKind, EnginePack, Engines, Launch, Observation, PackState, ReplicaPlan, ReplicaSample},
+    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Launch, LoadView, Observation, PackState, ReplicaPlan, ReplicaSample},
     ids::ReplicaId,
     model::StateReason,
     replica::Endpoint,
@@ -29,8 +29,9 @@ use warden_domain::{
 use zbus::{Connection, OwnedObjectPath, connection};
 
 use crate::{
+    activity,
     adapter::{self, Ground},
-    log,
+    check_extra_args, log,
     machine::Machine,
     outlook::Outlook,
     probe::{self, Health},
@@ -138,6 +139,12 @@ impl SystemdEngines {
         unit::reason(self.engine(replica), &found, &lines)
     }
 
+    /// The control group of a replica's unit, which its processes never leave.
+    async fn group(&self, replica: &ReplicaId) -> Option<String> {
+        let (bus, path, _) = self.unit(replica).await.ok().flatten()?;
+        unit::group(&properties(&bus, &path, SERVICE_INTERFACE).await.ok()?)
+    }
+
     /// Which engine a replica's last launch is, as its spec says.
     fn engine(&self, replica: &ReplicaId) -> EngineKind {
         spec::engine(&self.config.launch_dir, replica).unwrap_or(EngineKind::LlamaCpp)
@@ -241,7 +248,26 @@ impl Engines for SystemdEngines {
             _ => Answering::default(),
         };
         let path = self.folder(&launch.replica).join("engine.log");
-        self.outlook.judge(&launch.launch, health, told, Instant::now(), || adapter::load_view(engine, &log::last_lines(&path, LINES_READ)))
+        let loading = health != Health::Ready && !self.outlook.answered(&launch.launch);
+        let activity = if loading { self.activity(launch).await } else { None };
+        self.outlook.judge(&launch.launch, health, told, Instant::now(), || LoadView {
+            activity,
+            ..adapter::load_view(engine, &log::last_lines(&path, LINES_READ))
+        })
+    }
+
+    async fn activity(&self, launch: &Launch) -> Option<Activity> {
+        let (group, log) = (self.group(&launch.replica).await?, self.folder(&launch.replica).join("engine.log"));
+        tokio::task::spawn_blocking(move || activity::of_group(&group, &log)).await.ok().flatten()
+    }
+
+    async fn traces(&self, launch: &Launch) -> Vec<(String, String)> {
+        let Some(group) = self.group(&launch.replica).await else { return Vec::new() };
+        tokio::task::spawn_blocking(move || activity::traces(&activity::processes_of_group(&group))).await.unwrap_or_default()
+    }
+
+    fn check_arguments(&self, engine: EngineKind, arguments: &[String]) -> Result<(), Problem> {
+        check_extra_args(engine, arguments)
     }
 
     async fn sample(&self, launch: &Launch) -> Result<ReplicaSample, Problem> {
