@@ -61,6 +61,16 @@ pub fn inspect(folder: &Path) -> Result<Option<ModelFacts>, Problem> {
     }))
 }
 
+/// Size of a folder's weights by its directory entries alone; `None` when it holds none.
+#[must_use]
+pub fn size_of(folder: &Path) -> Option<Bytes> {
+    let weights = weights_in(folder);
+    if weights.is_empty() {
+        return None;
+    }
+    weights.iter().map(|file| fs::metadata(file).ok().map(|about| Bytes(about.len()))).sum()
+}
+
 /// Models that see keep what concerns text in a part of its own.
 fn text_part(config: &Value) -> &Value {
     ["text_config", "llm_config", "language_config"].iter().find_map(|name| config.get(name)).filter(|part| part.is_object()).unwrap_or(config)
@@ -100,7 +110,7 @@ fn all_parts_are_there(folder: &Path) -> Result<(), Problem> {
 /// The size of a weights file whose header fits it and whose last weight lies inside it.
 fn whole(path: &Path) -> Result<Bytes, Problem> {
     let mut file = open_plain(path)?;
-    let size = file.metadata().map_err(|cause| bad(path, &format!("cannot be read ({cause})")))?.len();
+    let size = file.metadata().map_err(|cause| unreadable(path, &cause))?.len();
     let cut = || bad(path, "is cut or damaged").hint("Copy the file again and compare its size with the original.");
     let mut length = [0u8; 8];
     file.read_exact(&mut length).map_err(|_| cut())?;
@@ -133,7 +143,7 @@ fn chat_template(folder: &Path) -> Option<bool> {
 fn json_of(path: &Path) -> Result<Value, Problem> {
     let mut text = Vec::new();
     let file = open_plain(path)?;
-    file.take(LARGEST_CONFIG + 1).read_to_end(&mut text).map_err(|cause| bad(path, &format!("cannot be read ({cause})")))?;
+    file.take(LARGEST_CONFIG + 1).read_to_end(&mut text).map_err(|cause| unreadable(path, &cause))?;
     let too_long = text.len() as u64 > LARGEST_CONFIG;
     match serde_json::from_slice(&text) {
         Ok(value @ Value::Object(_)) if !too_long => Ok(value),
@@ -143,6 +153,10 @@ fn json_of(path: &Path) -> Result<Value, Problem> {
 
 fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
+fn unreadable(path: &Path, cause: &std::io::Error) -> Problem {
+    bad(path, &format!("cannot be read ({cause})")).hint("Check that the file is there and that the agent's user may read it.")
 }
 
 fn bad(path: &Path, what: &str) -> Problem {
