@@ -96,6 +96,7 @@ pub(crate) fn phase(name: Option<&str>, t: &Text) -> String {
         Some("weights") => t.phase_weights.to_owned(),
         Some("context") => t.phase_cache.to_owned(),
         Some("warmup") => t.phase_warmup.to_owned(),
+        Some("ready") => t.phase_ready.to_owned(),
         Some("fit") => t.phase_fit.to_owned(),
         Some("compile") => t.phase_compile.to_owned(),
         Some("kv_cache") => t.phase_kv_cache.to_owned(),

@@ -219,6 +219,12 @@ pub trait Engines: Send + Sync {
         Err(Problem::new(crate::ProblemKind::Upstream, format!("The figures of {} cannot be read yet.", launch.replica)))
     }
 
+    /// How many tokens a text has for the model of a running engine, as its own tokeniser counts; at most 2 s. `Upstream` when it does not
+    /// answer or cannot tell.
+    async fn count_tokens(&self, launch: &Launch, text: &str) -> Result<Tokens, Problem> {
+        Err(Problem::new(crate::ProblemKind::Upstream, format!("{} cannot count the {} bytes of a text yet.", launch.replica, text.len())))
+    }
+
     /// What its processes did so far; `None` when that cannot be told. Never waits for the engine itself.
     async fn activity(&self, launch: &Launch) -> Option<Activity> {
         let _ = launch;

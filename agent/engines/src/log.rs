@@ -64,8 +64,10 @@ fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A line without terminal codes and of bounded length.
+/// A line without terminal codes and of bounded length. A bar that was drawn over itself is shown as it was drawn last.
 fn shown(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = line.rsplit(|&b| b == b'\r').next().unwrap_or(line);
     let line = &line[..line.len().min(LONGEST_LINE)];
     String::from_utf8_lossy(line).chars().map(|c| if c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).collect()
 }
@@ -99,5 +101,13 @@ mod tests {
         std::fs::write(&path, b"a\x1b[31mb\r\n\xff\xfe\n").unwrap();
         assert_eq!(last_lines(&path, 9), ["a[31mb", "\u{fffd}\u{fffd}"]);
         assert_eq!(last_lines(&path, 0), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_bar_that_draws_over_itself_is_read_as_it_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, b"\rgraphs: 0/67\rgraphs: 1/67\rgraphs: 2/67").unwrap();
+        assert_eq!(last_lines(&path, 9), ["graphs: 2/67"]);
     }
 }

@@ -4,11 +4,11 @@
 
 use warden_domain::{
     Problem, ProblemKind,
-    engine::{EnginePack, PackState},
+    engine::{EngineKind, EnginePack, Launch, PackState},
     model::StateReason,
 };
 
-use crate::llama::causes;
+use crate::adapter;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum End {
 }
 
 /// The reason to show.
-pub(crate) fn reason<'a>(end: End, lines: impl IntoIterator<Item = &'a str>) -> StateReason {
+pub(crate) fn reason<'a>(engine: EngineKind, end: End, lines: impl IntoIterator<Item = &'a str>) -> StateReason {
     // A killed engine has no cause of its own in the log; what stands there is older.
     if let End::Signal(9) = end {
         return told(
@@ -31,7 +31,7 @@ pub(crate) fn reason<'a>(end: End, lines: impl IntoIterator<Item = &'a str>) -> 
             "Something outside ended it, most often the system because memory ran out. Load the model again.",
         );
     }
-    if let Some(found) = causes::find(lines) {
+    if let Some(found) = adapter::cause(engine, lines) {
         return found;
     }
     match end {
@@ -58,6 +58,12 @@ pub(crate) fn not_ready(pack: &EnginePack) -> Problem {
     Problem::new(ProblemKind::EngineUnavailable, message)
 }
 
+/// A running engine that did not answer a question in time.
+pub(crate) fn no_answer(launch: &Launch) -> Problem {
+    Problem::new(ProblemKind::Upstream, format!("The engine {} did not answer in time, or not in a form that is known.", launch.replica))
+        .hint("It may be busy or still loading. Try again in a moment.")
+}
+
 fn told(code: &str, message: &str, hint: &str) -> StateReason {
     StateReason { code: code.to_owned(), message: message.to_owned(), hint: Some(hint.to_owned()) }
 }
@@ -79,14 +85,22 @@ mod tests {
 
     #[test]
     fn a_killed_engine_is_told_as_killed_whatever_its_log_holds() {
-        assert_eq!(reason(End::Signal(9), ["0.00.000.001 E x: out of memory"]).code, "engine_killed");
+        assert_eq!(reason(EngineKind::LlamaCpp, End::Signal(9), ["0.00.000.001 E x: out of memory"]).code, "engine_killed");
     }
 
     #[test]
     fn the_log_explains_an_exit_better_than_its_code() {
-        assert_eq!(reason(End::Code(1), ["0.00.000.001 E x: std::bad_alloc"]).code, "out_of_memory");
-        assert!(reason(End::Code(3), []).message.contains("exit code 3"));
-        assert!(reason(End::Signal(11), []).message.contains("segmentation fault"));
-        assert_eq!(reason(End::Unseen, []).code, "engine_gone");
+        assert_eq!(reason(EngineKind::LlamaCpp, End::Code(1), ["0.00.000.001 E x: std::bad_alloc"]).code, "out_of_memory");
+        assert!(reason(EngineKind::LlamaCpp, End::Code(3), []).message.contains("exit code 3"));
+        assert!(reason(EngineKind::LlamaCpp, End::Signal(11), []).message.contains("segmentation fault"));
+        assert_eq!(reason(EngineKind::LlamaCpp, End::Unseen, []).code, "engine_gone");
+    }
+
+    #[test]
+    fn a_server_that_ends_well_because_its_engine_died_is_no_stop() {
+        let log = include_str!("../../../tests/fixtures/engine-logs/vllm/core-killed.log");
+        assert_eq!(reason(EngineKind::Vllm, End::Code(0), log.lines()).code, "engine_core_died");
+        let stopped = include_str!("../../../tests/fixtures/engine-logs/vllm/stopped.log");
+        assert_eq!(reason(EngineKind::Vllm, End::Code(0), stopped.lines()).code, "engine_stopped");
     }
 }

@@ -167,6 +167,20 @@ mod tests {
         parse(document.to_string().as_bytes(), "qwen-0")
     }
 
+    /// The agent's own tests write these files.
+    #[test]
+    fn every_spec_that_the_agent_writes_is_taken() {
+        for spec in [
+            include_str!("../../engines/tests/golden/specs/llama-cpu.json"),
+            include_str!("../../engines/tests/golden/specs/llama-1-card.json"),
+            include_str!("../../engines/tests/golden/specs/vllm-cpu.json"),
+            include_str!("../../engines/tests/golden/specs/vllm-2-cards.json"),
+        ] {
+            let launch = parse(spec.as_bytes(), "tiny-0").unwrap();
+            assert!(launch.env.contains_key("CUDA_VISIBLE_DEVICES") && !launch.args.is_empty());
+        }
+    }
+
     #[test]
     fn an_engine_gets_its_arguments_and_only_the_listed_environment() {
         let launch = parse(good().to_string().as_bytes(), "qwen-0").unwrap();

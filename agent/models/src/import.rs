@@ -217,6 +217,14 @@ fn listed(root: &Path) -> Vec<SourceModel> {
 /// What to copy, when the model is whole and there is room for it.
 fn plan(root: &Path, file: &Path, target: &Path) -> Result<Load, Problem> {
     let found = inspect(&Places::new(root.to_owned(), Vec::new()).resolve(file).map_err(|problem| problem.param("file"))?)?;
+    if found.path.is_dir() {
+        return Err(Problem::new(
+            ProblemKind::BadModelFile,
+            format!("{} is a model of many files, which cannot be copied in one go.", file.display()),
+        )
+        .hint("Copy the folder into the models folder by hand, then register it.")
+        .param("file"));
+    }
     copy::sweep(target);
     let mut files = Vec::new();
     for part in parts_of(&found.path)? {

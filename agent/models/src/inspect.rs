@@ -13,20 +13,24 @@ use std::{
 use nix::libc::O_NONBLOCK;
 use warden_domain::{
     Problem, ProblemKind,
+    engine::EngineKind,
     model::{FileLook, ModelFacts},
     units::{Bytes, Tokens},
 };
 
 use crate::{
     gguf::{Header, read_header},
+    hf,
     split::part_of,
 };
 
 /// A model found whole.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The file to load; the first part of a split model.
+    /// The file to load; the first part of a split model; the folder of a model that is one.
     pub(crate) path: PathBuf,
+    /// The engine that reads it.
+    pub(crate) engine: EngineKind,
     /// What its header says; the size counts all parts.
     pub(crate) facts: ModelFacts,
 }
@@ -38,7 +42,17 @@ const FILES_LOOKED_AT: usize = 2000;
 
 /// Looks at a file or folder.
 pub(crate) fn inspect(path: &Path) -> Result<Found, Problem> {
-    if path.is_dir() { inspect_file(&only_model_in(path)?) } else { inspect_file(path) }
+    if !path.is_dir() {
+        return inspect_file(path);
+    }
+    match only_model_in(path) {
+        Ok(file) => inspect_file(&file),
+        // No GGUF file in it: it may be a model as a whole.
+        Err(problem) => match hf::inspect(path)? {
+            Some(facts) if !holds_gguf(path) => Ok(Found { path: path.to_owned(), engine: EngineKind::Vllm, facts }),
+            _ => Err(problem),
+        },
+    }
 }
 
 fn inspect_file(path: &Path) -> Result<Found, Problem> {
@@ -56,6 +70,7 @@ fn inspect_file(path: &Path) -> Result<Found, Problem> {
     let header = first.unwrap_or_default();
     Ok(Found {
         path: parts.into_iter().next().unwrap_or_else(|| path.to_owned()),
+        engine: EngineKind::LlamaCpp,
         facts: ModelFacts {
             size: Bytes(size),
             architecture: header.architecture,
@@ -140,6 +155,10 @@ fn only_model_in(folder: &Path) -> Result<PathBuf, Problem> {
     }
 }
 
+fn holds_gguf(folder: &Path) -> bool {
+    fs::read_dir(folder).into_iter().flatten().take(FILES_LOOKED_AT).filter_map(Result::ok).any(|entry| looks_like_a_model(&entry.path()))
+}
+
 /// A link that leads out of the folder is not one of its models.
 fn stays_in(folder: &Path, path: &Path) -> bool {
     matches!((folder.canonicalize(), path.canonicalize()), (Ok(folder), Ok(path)) if path.starts_with(&folder))
@@ -171,6 +190,13 @@ fn unreadable(path: &Path, cause: &std::io::Error) -> Problem {
 
 /// Whether a registered model still lies there with the size it had; by its directory entries alone.
 pub(crate) fn file_look(path: &Path, registered: Bytes) -> FileLook {
+    if path.is_dir() {
+        return match hf::size_of(path) {
+            None => FileLook::Missing(format!("{} holds no weights any more.", path.display())),
+            Some(now) if now == registered => FileLook::Whole,
+            Some(now) => FileLook::Changed { now },
+        };
+    }
     let parts = match parts_of(path) {
         Ok(parts) => parts,
         Err(problem) => return FileLook::Missing(problem.message),

@@ -7,6 +7,7 @@
 mod candidates;
 mod copy;
 pub mod gguf;
+pub mod hf;
 mod import;
 mod inspect;
 pub mod name;

@@ -14,7 +14,6 @@ use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
     clock,
-    engine::EngineKind,
     ids::ModelId,
     model::{Candidate, FileLook, Model, ModelChange, ModelConfig, NewModel, Registry},
     storage::ModelDisks,
@@ -118,7 +117,7 @@ impl Registry for Models {
         let model = Model {
             id: ModelId::random(),
             created_at: clock::now(),
-            config: ModelConfig { served_name, path: found.path, engine: EngineKind::LlamaCpp, context: new.context, slots, layout: new.layout },
+            config: ModelConfig { served_name, path: found.path, engine: found.engine, context: new.context, slots, layout: new.layout },
             facts: found.facts,
         };
         let row = model.clone();

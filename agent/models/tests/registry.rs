@@ -7,7 +7,8 @@ use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    model::{NewModel, Registry},
+    engine::EngineKind,
+    model::{FileLook, NewModel, Registry},
     units::Tokens,
 };
 use warden_fixtures::{TinyModel, broken};
@@ -194,4 +195,21 @@ async fn a_file_that_was_damaged_later_is_noticed_before_a_load() {
     assert_eq!(room.models.verify(&model.id).await.unwrap_err().kind, ProblemKind::BadModelFile);
     fs::remove_file(room.dir.path().join("models/tiny.gguf")).unwrap();
     assert!(room.models.verify(&model.id).await.unwrap_err().message.contains("does not exist"));
+}
+
+#[tokio::test]
+async fn a_folder_of_safetensors_is_a_model_for_vllm() {
+    let room = room();
+    let folder = room.dir.path().join("models/tiny");
+    TinyModel::default().write_folder(&folder).unwrap();
+    let model = room.models.register(named("tiny")).await.unwrap();
+    assert_eq!((model.config.engine, model.config.path.clone()), (EngineKind::Vllm, folder.canonicalize().unwrap()));
+    assert_eq!((model.config.served_name.as_str(), model.facts.trained_context), ("tiny", Some(Tokens(4096))));
+    assert_eq!(model.facts.has_chat_template, Some(true));
+    room.models.verify(&model.id).await.unwrap();
+    let look = || async { room.models.file_looks().await.unwrap().pop().unwrap().1 };
+    assert_eq!(look().await, FileLook::Whole);
+    fs::write(folder.join("model.safetensors"), b"short").unwrap();
+    assert!(matches!(look().await, FileLook::Changed { .. }));
+    assert!(room.models.verify(&model.id).await.unwrap_err().message.contains("model.safetensors"));
 }

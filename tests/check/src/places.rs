@@ -4,6 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// Lists that only this project has: what is too heavy for every run.
+const OWN_LISTS: &[&str] = &["vllm"];
+
 /// The folders of one run.
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -45,9 +48,12 @@ impl Places {
         self.root.join("tests/accept").join(format!("{check}.toml"))
     }
 
-    /// The floor of a list, when the folder it lives in stands beside the project.
+    /// The floor of a list, when the folder it lives in stands beside the project. The project's own lists have none.
     #[must_use]
     pub fn accept_floor(&self, check: &str) -> Option<PathBuf> {
+        if OWN_LISTS.contains(&check) {
+            return None;
+        }
         let folder = self.root.parent()?.join("shared/accept");
         folder.is_dir().then(|| folder.join(format!("{check}.toml")))
     }

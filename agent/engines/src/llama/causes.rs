@@ -7,119 +7,126 @@
 use warden_domain::model::StateReason;
 
 use super::line::{Level, parse};
-
-struct Cause {
-    /// Any of these in a line, in lower case.
-    signs: &'static [&'static str],
-    code: &'static str,
-    message: &'static str,
-    hint: &'static str,
-}
+use crate::cause::{Cause, weightiest};
 
 /// Lines that look like a cause and are none: the engine goes on after them.
 const HARMLESS: &[&str] = &["retrying without pipeline parallelism"];
 
 const CAUSES: &[Cause] = &[
     Cause {
-        signs: &[
-            "out of memory",
-            "out of device memory",
-            "erroroutofmemory",
-            "vk_error_out_of_device_memory",
-            "cudamalloc failed",
-            "hipmalloc failed",
-            "std::bad_alloc",
-            "insufficient memory",
-            "not enough memory",
-            "failed to allocate",
-            "allocation failed",
-        ],
+        signs: &["failed to allocate buffer for kv cache", "failed to initialize the context: std::bad_alloc"],
+        code: "out_of_memory",
+        message: "The engine ran out of memory when it reserved the model's context.",
+        hint: "Choose a shorter context or fewer slots, or unload another model.",
+        figure: None,
+    },
+    Cause {
+        signs: &["cudamalloc failed", "hipmalloc failed", "out of device memory", "erroroutofmemory", "vk_error_out_of_device_memory"],
+        code: "out_of_memory",
+        message: "The memory of the card was used up.",
+        hint: "Give the model more cards, a shorter context or fewer slots, unload what else holds the card, or use a smaller model.",
+        figure: None,
+    },
+    Cause {
+        signs: &["out of memory", "std::bad_alloc", "insufficient memory", "not enough memory", "failed to allocate", "allocation failed"],
         code: "out_of_memory",
         message: "The engine ran out of memory.",
         hint: "Choose a shorter context or fewer slots, unload another model, or use a smaller model.",
+        figure: None,
     },
     Cause {
         signs: &["couldn't bind http server socket"],
         code: "address_in_use",
         message: "The engine could not listen on its socket: something else is in its place.",
         hint: "Load the model again. If it stays so, remove the file that is in the way.",
+        figure: None,
     },
     Cause {
         signs: &["no such file or directory)", "cannot open shared object file"],
         code: "file_missing",
         message: "A file the engine needs is not there.",
         hint: "Check that the model's file is still in its place, then load the model again.",
+        figure: None,
     },
     Cause {
         signs: &["permission denied"],
         code: "file_not_readable",
         message: "The engine may not read the model's file.",
         hint: "Give the engine's group the right to read the file, then load the model again.",
+        figure: None,
     },
     Cause {
-        signs: &["invalid magic characters", "failed to read key-value pairs", "failed to read tensor info", "gguf version"],
+        signs: &["invalid magic characters"],
         code: "model_file_damaged",
-        message: "The model's file is no whole GGUF file.",
+        message: "The model's file is no GGUF file.",
+        hint: "Choose a GGUF file, or copy the model again and compare its size with the original.",
+        figure: None,
+    },
+    Cause {
+        signs: &["failed to read key-value pairs", "failed to read tensor info", "gguf version"],
+        code: "model_file_damaged",
+        message: "The model's file is cut in its header, or of a form this engine does not read.",
         hint: "Copy the model again and compare its size with the original.",
+        figure: None,
     },
     Cause {
         signs: &["not within the file bounds", "corrupted or incomplete", "invalid tensor", "wrong number of tensors", "missing tensor"],
         code: "model_file_damaged",
         message: "The model's file is cut or damaged.",
         hint: "Copy the model again and compare its size with the original.",
+        figure: None,
     },
     Cause {
         signs: &["unknown model architecture", "unknown pre-tokenizer type", "unknown tokenizer"],
         code: "model_not_supported",
         message: "This version of the engine does not know this kind of model.",
         hint: "Use another model, or an engine pack with a newer version.",
+        figure: None,
     },
     Cause {
         signs: &["error: invalid argument", "error while handling argument"],
         code: "engine_arguments",
         message: "The engine did not understand its arguments.",
-        hint: "The engine's version does not fit this version of the appliance: install the engine pack that belongs to it.",
+        hint: "Check the model's additional arguments. Without any, the engine's version does not fit this version of the appliance: install the \
+               engine pack that belongs to it.",
+        figure: None,
+    },
+    Cause {
+        signs: &["failed to initialize cuda", "no cuda-capable device", "cuda driver version is insufficient", "cuda error"],
+        code: "card_failed",
+        message: "The engine could not use the card.",
+        hint: "Look at the page of the cards for one that is missing or faulty. If it stays so, restart the machine.",
+        figure: None,
     },
     Cause {
         signs: &["ggml_assert", "terminate called", "segmentation fault"],
         code: "engine_crashed",
         message: "The engine crashed by a fault of its own.",
         hint: "Load the model again. If it stays so, report the last lines of its log.",
+        figure: None,
     },
     Cause {
         signs: &["failed to load model", "failed to create context", "failed to initialize the context", "exiting due to"],
         code: "engine_failed",
         message: "The engine could not load the model.",
         hint: "The last lines of its log say more.",
+        figure: None,
     },
 ];
-
-/// Longest part of a log line shown in a reason, in characters.
-const SHOWN: usize = 240;
 
 /// The weightiest cause in these lines of one run; `None` when no line tells of one.
 #[must_use]
 pub fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<StateReason> {
-    let mut best: Option<(usize, &str)> = None;
-    for raw in lines {
-        let line = parse(raw);
-        if !matches!(line.level, Level::Error | Level::Unmarked) {
-            continue;
-        }
+    let errors = lines.into_iter().map(parse).filter(|line| {
         let lower = line.text.to_lowercase();
-        if HARMLESS.iter().any(|sign| lower.contains(sign)) || (line.level == Level::Unmarked && !begins_like_a_failure(&lower)) {
-            continue;
-        }
-        if let Some(weight) = CAUSES.iter().position(|cause| cause.signs.iter().any(|sign| lower.contains(sign)))
-            && best.is_none_or(|(found, _)| weight < found)
-        {
-            best = Some((weight, line.text));
-        }
-    }
-    best.map(|(weight, line)| {
-        let cause = &CAUSES[weight];
-        StateReason { code: cause.code.to_owned(), message: format!("{} It said: {}", cause.message, shown(line)), hint: Some(cause.hint.to_owned()) }
-    })
+        let counts = match line.level {
+            Level::Error => true,
+            Level::Unmarked => begins_like_a_failure(&lower),
+            Level::Info | Level::Warning => false,
+        };
+        counts && !HARMLESS.iter().any(|sign| lower.contains(sign))
+    });
+    weightiest(CAUSES, errors.map(|line| line.text))
 }
 
 /// Unmarked lines come from the C library, the loader or the argument parser, and begin in these ways. Anything else unmarked is a
@@ -127,12 +134,6 @@ pub fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<StateReason>
 fn begins_like_a_failure(lower: &str) -> bool {
     const BEGINNINGS: &[&str] = &["error:", "error while", "terminate called", "ggml_assert", "cuda error", "/"];
     BEGINNINGS.iter().any(|begin| lower.starts_with(begin)) || lower.contains("error while loading shared libraries")
-}
-
-fn shown(line: &str) -> String {
-    let clean: String = line.chars().filter(|c| !c.is_control()).collect();
-    let collapsed = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    collapsed.chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -150,12 +151,28 @@ mod tests {
             (include_str!("../../tests/golden/failed/socket-taken.txt"), "address_in_use"),
             (include_str!("../../tests/golden/failed/architecture-unknown.txt"), "model_not_supported"),
             (include_str!("../../tests/golden/failed/argument-unknown.txt"), "engine_arguments"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-file-missing.log"), "file_missing"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-not-a-gguf.log"), "model_file_damaged"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-header-cut.log"), "model_file_damaged"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-data-cut.log"), "model_file_damaged"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-kv-too-large.log"), "out_of_memory"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-port-busy.log"), "address_in_use"),
+            (include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-argument-unknown.log"), "engine_arguments"),
         ];
         for (log, code) in recorded {
             let reason = find(log.lines()).unwrap();
             assert_eq!(reason.code, code, "{log}");
             assert!(reason.hint.is_some());
         }
+    }
+
+    #[test]
+    fn which_memory_was_short_is_said() {
+        let message = |log: &str| find(log.lines()).unwrap().message;
+        assert!(message(include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-kv-too-large.log")).contains("context"));
+        let card = "0.00.000.001 E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory";
+        assert!(message(card).contains("card"));
+        assert!(message("0.00.000.001 E x: insufficient memory").starts_with("The engine ran out of memory."));
     }
 
     #[test]

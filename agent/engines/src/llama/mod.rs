@@ -1,8 +1,10 @@
-//! The adapter of llama.cpp's own server: arguments, environment, the phases of its start, and the causes of its failures.
+//! The adapter of llama.cpp's own server: arguments, environment, the phases of its start, the causes of its failures, its figures.
 //!
-//! Pure: plans and log lines in, argument lists, phase names and reasons out.
+//! Pure: plans, log lines and pages in, argument lists, phase names, reasons and figures out.
 
-pub mod arguments;
-pub mod causes;
-pub mod line;
-pub mod phases;
+pub(crate) mod arguments;
+pub(crate) mod causes;
+pub(crate) mod figures;
+pub(crate) mod line;
+pub mod memory;
+pub(crate) mod phases;

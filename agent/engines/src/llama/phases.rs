@@ -10,7 +10,7 @@ const PHASES: &[(&str, &str)] = &[
     ("fitting params to device memory", "fit"),
     ("llama_model_loader: loaded meta data", "metadata"),
     ("load_tensors: loading model tensors", "weights"),
-    ("llama_context: constructing llama_context", "context"),
+    ("llama_context: constructing llama_context", "kv_cache"),
     ("warming up the model", "warmup"),
     ("llama_server: listening on", "ready"),
 ];
@@ -36,10 +36,9 @@ mod tests {
 
     const START: &str = include_str!("../../tests/golden/llama-start.txt");
 
-    #[test]
-    fn a_recorded_start_goes_through_the_phases_in_order() {
+    fn seen(log: &str) -> Vec<&'static str> {
         let mut seen = Vec::new();
-        let lines: Vec<&str> = START.lines().collect();
+        let lines: Vec<&str> = log.lines().collect();
         for end in 0..=lines.len() {
             if let Some(phase) = latest(lines[..end].iter().copied())
                 && seen.last() != Some(&phase)
@@ -47,7 +46,33 @@ mod tests {
                 seen.push(phase);
             }
         }
-        assert_eq!(seen, ["start", "metadata", "weights", "context", "warmup", "ready"]);
+        seen
+    }
+
+    #[test]
+    fn a_recorded_start_goes_through_the_phases_in_order() {
+        assert_eq!(seen(START), ["start", "metadata", "weights", "kv_cache", "warmup", "ready"]);
+    }
+
+    #[test]
+    fn a_start_that_fits_itself_first_tells_of_it() {
+        let log = include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/start-fit.log");
+        assert_eq!(seen(log), ["start", "fit", "metadata", "weights", "kv_cache", "warmup", "ready"]);
+        // On its own level of talk the engine says little.
+        assert_eq!(seen(include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/start-quiet.log")), ["start", "ready"]);
+    }
+
+    #[test]
+    fn recorded_failures_stop_in_the_phase_in_which_they_failed() {
+        let last = |log: &str| latest(log.lines());
+        assert_eq!(last(include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-port-busy.log")), Some("start"));
+        for unknown in [
+            include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-file-missing.log"),
+            include_str!("../../../../tests/fixtures/engine-logs/llama.cpp/failed-argument-unknown.log"),
+            include_str!("../../tests/golden/failed/memory.txt"),
+        ] {
+            assert_eq!(last(unknown), None, "{unknown}");
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(super) fn listening_on(socket: &Path) -> Vec<i32> {
         .filter(|&pid| {
             let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
             let words: Vec<&[u8]> = line.split(|&b| b == 0).collect();
-            words.windows(2).any(|pair| pair[0] == b"--host" && pair[1] == wanted)
+            words.windows(2).any(|pair| matches!(pair[0], b"--host" | b"--uds") && pair[1] == wanted)
         })
         .collect()
 }

@@ -21,18 +21,17 @@ use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{Activity, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan},
+    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
     ids::ReplicaId,
     replica::Endpoint,
+    units::Tokens,
 };
 
 use crate::{
     activity,
-    llama::{
-        arguments::{Machine, arguments, environment},
-        phases,
-    },
-    log,
+    adapter::{self, Ground},
+    check_extra_args, log,
+    machine::Machine,
     outlook::Outlook,
     probe::{self, Health},
     verdict::{self, End},
@@ -44,7 +43,7 @@ use record::Record;
 /// Where things are on a dev machine. All folders are absolute.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
-    /// Holds `llama.cpp.json`, which the build of the engine writes.
+    /// Holds `llama.cpp.json` and, where it was installed, `vllm.json`, which the builds of the engines write.
     pub engines_dir: PathBuf,
     /// Sockets and records of launches; made when missing, closed to other users.
     pub runtime_dir: PathBuf,
@@ -107,10 +106,15 @@ impl ProcessEngines {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).get(launch).copied().unwrap_or(End::Unseen)
     }
 
+    /// Which engine a replica's launch is, as it was written down.
+    fn engine(&self, replica: &ReplicaId) -> EngineKind {
+        record::read(&self.place.runtime_dir, replica).map_or(EngineKind::LlamaCpp, |record| record.engine)
+    }
+
     fn gone(&self, launch: &Launch) -> Observation {
         self.outlook.forget(&launch.launch);
         let lines = log::last_lines(&self.place.log(&launch.replica), LINES_READ);
-        Observation::Gone { reason: verdict::reason(self.end_of(&launch.launch), lines.iter().map(String::as_str)) }
+        Observation::Gone { reason: verdict::reason(self.engine(&launch.replica), self.end_of(&launch.launch), lines.iter().map(String::as_str)) }
     }
 
     /// Collects the process when it ends, so that its exit status is known and it does not stay as a dead entry.
@@ -133,29 +137,31 @@ impl ProcessEngines {
 #[async_trait]
 impl Engines for ProcessEngines {
     async fn packs(&self) -> Vec<EnginePack> {
-        vec![build::read(&self.engines_dir).pack]
+        build::all(&self.engines_dir).into_iter().map(|build| build.pack).collect()
     }
 
     async fn start(&self, plan: &ReplicaPlan) -> Result<Launch, Problem> {
-        let build = build::read(&self.engines_dir);
+        let build = build::read(&self.engines_dir, plan.engine);
         let Some(program) = build.program else { return Err(verdict::not_ready(&build.pack)) };
-        self.clear(&plan.replica).await?;
         let socket = self.place.socket(&plan.replica);
+        let cache = self.engines_dir.join(format!("{}-cache", plan.engine.as_str()));
+        let command = adapter::command(plan, Ground { socket: &socket, cache: &cache, machine: self.machine })?;
+        self.clear(&plan.replica).await?;
         self.place.rotate_log(&plan.replica)?;
         // Written before the start: a full or read-only disk is found out before anything runs, and an agent that ends in between
         // leaves a trace.
-        let mut record = Record::new(plan.replica.clone(), plan.generation.clone(), socket.clone());
+        let mut record = Record::new(plan.replica.clone(), plan.generation.clone(), plan.engine, socket.clone());
         self.place.write_record(&record)?;
         let child = spawn::spawn(&spawn::Start {
             program: &program,
-            arguments: &arguments(plan, &socket, self.machine),
-            environment: &environment(),
+            arguments: &command.arguments,
+            environment: &command.environment,
             log: &self.place.log(&plan.replica),
         })
         .map_err(|cause| {
             record::remove(&self.place.runtime_dir, &plan.replica);
             Problem::new(ProblemKind::EngineFailed, format!("The engine {} could not be started: {cause}.", program.display()))
-                .hint("Run `make engine` to build it again, and check that the disk is not full.")
+                .hint("Build the engine again (`make engine`, `make vllm`), and check that the disk is not full.")
         })?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         // Still ours to collect, so the process id cannot have passed to another process.
@@ -202,21 +208,16 @@ impl Engines for ProcessEngines {
             tokio::time::sleep(Duration::from_millis(50)).await;
             return self.gone(launch);
         }
-        let Endpoint::Unix(socket) = &launch.endpoint else { return self.gone(launch) };
-        let health = probe::health(socket).await;
-        let context = match (health, self.outlook.context(&launch.launch)) {
-            (Health::Ready, None) => probe::context(socket).await,
-            _ => None,
+        let engine = self.engine(&launch.replica);
+        let health = probe::health(&launch.endpoint).await;
+        let told = match health {
+            Health::Ready if !self.outlook.told_all(&launch.launch) => adapter::answering(engine, &launch.endpoint).await,
+            _ => Answering::default(),
         };
-        self.outlook.judge(&launch.launch, health, context, Instant::now(), || {
+        self.outlook.judge(&launch.launch, health, told, Instant::now(), || {
             let log = self.place.log(&launch.replica);
-            let lines = log::last_lines(&log, LINES_READ);
-            LoadView {
-                phase: phases::latest(lines.iter().map(String::as_str)).map(str::to_owned),
-                last_line: lines.last().cloned(),
-                activity: activity::of_processes(&identity::session_of(process.pid), &log),
-                ..LoadView::default()
-            }
+            let activity = activity::of_processes(&identity::session_of(process.pid), &log);
+            LoadView { activity, ..adapter::load_view(engine, &log::last_lines(&log, LINES_READ)) }
         })
     }
 
@@ -230,6 +231,18 @@ impl Engines for ProcessEngines {
         tokio::task::spawn_blocking(move || activity::traces(&identity::session_of(process.pid))).await.unwrap_or_default()
     }
 
+    fn check_arguments(&self, engine: EngineKind, arguments: &[String]) -> Result<(), Problem> {
+        check_extra_args(engine, arguments)
+    }
+
+    async fn sample(&self, launch: &Launch) -> Result<ReplicaSample, Problem> {
+        adapter::sample(self.engine(&launch.replica), &launch.endpoint).await.ok_or_else(|| verdict::no_answer(launch))
+    }
+
+    async fn count_tokens(&self, launch: &Launch, text: &str) -> Result<Tokens, Problem> {
+        adapter::count_tokens(self.engine(&launch.replica), &launch.endpoint, text).await.ok_or_else(|| verdict::no_answer(launch))
+    }
+
     async fn log_tail(&self, replica: &ReplicaId, lines: usize) -> Vec<String> {
         let path = self.place.log(replica);
         tokio::task::spawn_blocking(move || log::last_lines(&path, lines)).await.unwrap_or_default()
@@ -237,7 +250,7 @@ impl Engines for ProcessEngines {
 }
 
 async fn keep_house(engines: Weak<ProcessEngines>, changes: Changes) {
-    let mut seen: Option<build::Build> = None;
+    let mut seen: Option<Vec<build::Build>> = None;
     let mut every = tokio::time::interval(HOUSEKEEPING);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -245,7 +258,7 @@ async fn keep_house(engines: Weak<ProcessEngines>, changes: Changes) {
         let Some(engines) = engines.upgrade() else { return };
         let now = tokio::task::spawn_blocking(move || {
             engines.place.bound_logs();
-            build::read(&engines.engines_dir)
+            build::all(&engines.engines_dir)
         })
         .await;
         let Ok(now) = now else { continue };

@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use warden_domain::ids::{GenerationId, ReplicaId};
+use warden_domain::{
+    engine::EngineKind,
+    ids::{GenerationId, ReplicaId},
+};
 
 use super::identity::Identity;
 
@@ -22,14 +25,21 @@ pub(super) struct Record {
     format: u32,
     pub(super) replica: ReplicaId,
     pub(super) generation: GenerationId,
+    #[serde(default = "first_engine")]
+    pub(super) engine: EngineKind,
     pub(super) socket: PathBuf,
     pub(super) process: Option<Identity>,
 }
 
 impl Record {
-    pub(super) const fn new(replica: ReplicaId, generation: GenerationId, socket: PathBuf) -> Self {
-        Self { format: FORMAT, replica, generation, socket, process: None }
+    pub(super) const fn new(replica: ReplicaId, generation: GenerationId, engine: EngineKind, socket: PathBuf) -> Self {
+        Self { format: FORMAT, replica, generation, engine, socket, process: None }
     }
+}
+
+/// The engine of records that were written before there was a second one.
+const fn first_engine() -> EngineKind {
+    EngineKind::LlamaCpp
 }
 
 pub(super) fn path_of(folder: &Path, replica: &ReplicaId) -> PathBuf {
@@ -80,7 +90,7 @@ mod tests {
     fn a_record_survives_and_rubbish_beside_it_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         let replica = ReplicaId::new("tiny-0").unwrap();
-        let record = Record::new(replica.clone(), GenerationId::random(), "/x/tiny-0.sock".into());
+        let record = Record::new(replica.clone(), GenerationId::random(), EngineKind::Vllm, "/x/tiny-0.sock".into());
         write(dir.path(), &record).unwrap();
         fs::write(dir.path().join("half.launch.json"), b"{").unwrap();
         fs::create_dir(dir.path().join("dir.launch.json")).unwrap();

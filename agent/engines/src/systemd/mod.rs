@@ -10,7 +10,7 @@ mod spec;
 mod unit;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -20,20 +20,19 @@ use tokio::{sync::Mutex, time::sleep};
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{Activity, EnginePack, Engines, Launch, LoadView, Observation, PackState, ReplicaPlan},
+    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Launch, LoadView, Observation, PackState, ReplicaPlan, ReplicaSample},
     ids::ReplicaId,
     model::StateReason,
     replica::Endpoint,
+    units::Tokens,
 };
 use zbus::{Connection, OwnedObjectPath, connection};
 
 use crate::{
     activity,
-    llama::{
-        arguments::{Machine, arguments, environment},
-        phases,
-    },
-    log,
+    adapter::{self, Ground},
+    check_extra_args, log,
+    machine::Machine,
     outlook::Outlook,
     probe::{self, Health},
     verdict,
@@ -60,6 +59,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_millis(100);
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 const LINES_READ: usize = 2000;
+/// Where an engine may keep what it compiled: the only folder in its sandbox in which it may write and run. It ends with the engine.
+const CACHE: &str = "/tmp/engine-cache";
 
 /// Runs engines as units.
 pub struct SystemdEngines {
@@ -135,13 +136,18 @@ impl SystemdEngines {
             Ok(Some((bus, path, _))) => properties(&bus, &path, SERVICE_INTERFACE).await.unwrap_or_default(),
             _ => std::collections::HashMap::new(),
         };
-        unit::reason(&found, &lines)
+        unit::reason(self.engine(replica), &found, &lines)
     }
 
     /// The control group of a replica's unit, which its processes never leave.
     async fn group(&self, replica: &ReplicaId) -> Option<String> {
         let (bus, path, _) = self.unit(replica).await.ok().flatten()?;
         unit::group(&properties(&bus, &path, SERVICE_INTERFACE).await.ok()?)
+    }
+
+    /// Which engine a replica's last launch is, as its spec says.
+    fn engine(&self, replica: &ReplicaId) -> EngineKind {
+        spec::engine(&self.config.launch_dir, replica).unwrap_or(EngineKind::LlamaCpp)
     }
 
     fn folder(&self, replica: &ReplicaId) -> PathBuf {
@@ -175,9 +181,10 @@ impl Engines for SystemdEngines {
                 verdict::not_ready,
             ));
         };
-        self.stop(&plan.replica).await?;
         let socket = self.folder(&plan.replica).join("engine.sock");
-        let spec = spec::Spec::new(plan, arguments(plan, &socket, self.machine), environment());
+        let command = adapter::command(plan, Ground { socket: &socket, cache: Path::new(CACHE), machine: self.machine })?;
+        self.stop(&plan.replica).await?;
+        let spec = spec::Spec::new(plan, command);
         spec.write(&self.config.launch_dir).map_err(|cause| Problem::from_io(&self.config.launch_dir.display().to_string(), &cause))?;
         let (bus, manager) = self.manager().await?;
         let helper = HelperProxy::new(&bus).await.map_err(|cause| said("reach the helper", &cause))?;
@@ -234,23 +241,18 @@ impl Engines for SystemdEngines {
             // Without a bus nothing is known of the process; what the socket says still counts.
             Err(problem) => tracing::debug!(%problem, "an engine could only be looked at through its socket"),
         }
-        let Endpoint::Unix(socket) = &launch.endpoint else { return self.gone(launch).await };
-        let health = probe::health(socket).await;
-        let context = match (health, self.outlook.context(&launch.launch)) {
-            (Health::Ready, None) => probe::context(socket).await,
-            _ => None,
+        let engine = self.engine(&launch.replica);
+        let health = probe::health(&launch.endpoint).await;
+        let told = match health {
+            Health::Ready if !self.outlook.told_all(&launch.launch) => adapter::answering(engine, &launch.endpoint).await,
+            _ => Answering::default(),
         };
         let path = self.folder(&launch.replica).join("engine.log");
-        let loading = health != Health::Ready && self.outlook.context(&launch.launch).is_none();
+        let loading = health != Health::Ready && !self.outlook.answered(&launch.launch);
         let activity = if loading { self.activity(launch).await } else { None };
-        self.outlook.judge(&launch.launch, health, context, Instant::now(), || {
-            let lines = log::last_lines(&path, LINES_READ);
-            LoadView {
-                phase: phases::latest(lines.iter().map(String::as_str)).map(str::to_owned),
-                last_line: lines.last().cloned(),
-                activity,
-                ..LoadView::default()
-            }
+        self.outlook.judge(&launch.launch, health, told, Instant::now(), || LoadView {
+            activity,
+            ..adapter::load_view(engine, &log::last_lines(&path, LINES_READ))
         })
     }
 
@@ -262,6 +264,18 @@ impl Engines for SystemdEngines {
     async fn traces(&self, launch: &Launch) -> Vec<(String, String)> {
         let Some(group) = self.group(&launch.replica).await else { return Vec::new() };
         tokio::task::spawn_blocking(move || activity::traces(&activity::processes_of_group(&group))).await.unwrap_or_default()
+    }
+
+    fn check_arguments(&self, engine: EngineKind, arguments: &[String]) -> Result<(), Problem> {
+        check_extra_args(engine, arguments)
+    }
+
+    async fn sample(&self, launch: &Launch) -> Result<ReplicaSample, Problem> {
+        adapter::sample(self.engine(&launch.replica), &launch.endpoint).await.ok_or_else(|| verdict::no_answer(launch))
+    }
+
+    async fn count_tokens(&self, launch: &Launch, text: &str) -> Result<Tokens, Problem> {
+        adapter::count_tokens(self.engine(&launch.replica), &launch.endpoint, text).await.ok_or_else(|| verdict::no_answer(launch))
     }
 
     async fn log_tail(&self, replica: &ReplicaId, lines: usize) -> Vec<String> {

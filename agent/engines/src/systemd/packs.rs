@@ -42,15 +42,16 @@ fn read(path: &Path) -> EnginePack {
     };
     let (version, digest) = (Some(manifest.version), Some(manifest.digest.clone()));
     let hex = manifest.digest.len() == 64 && manifest.digest.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if !hex || manifest.digest != name || EngineKind::from_stored(&manifest.engine).is_none() {
+    let (Some(engine), true) = (EngineKind::from_stored(&manifest.engine), hex && manifest.digest == name) else {
         return broken(version, None, format!("The description of the engine pack {name} does not fit it. Install the pack again."));
-    }
+    };
     let image = path.with_extension("raw");
-    if fs::symlink_metadata(&image).is_ok_and(|about| about.is_file() && about.len() > 0) {
-        EnginePack { engine: EngineKind::LlamaCpp, version, digest, state: PackState::Ready }
+    let state = if fs::symlink_metadata(&image).is_ok_and(|about| about.is_file() && about.len() > 0) {
+        PackState::Ready
     } else {
-        broken(version, digest, format!("The engine pack {name} has a description but no image. Install the pack again."))
-    }
+        PackState::Broken { message: format!("The engine pack {name} has a description but no image. Install the pack again.") }
+    };
+    EnginePack { engine, version, digest, state }
 }
 
 fn broken(version: Option<String>, digest: Option<String>, message: String) -> EnginePack {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use warden_domain::model::StateReason;
+use warden_domain::{engine::EngineKind, model::StateReason};
 use zbus::{OwnedVariant, Variant};
 
 use crate::verdict::{self, End};
@@ -42,7 +42,7 @@ pub(super) fn group(properties: &HashMap<String, OwnedVariant>) -> Option<String
 }
 
 /// Why a unit ended, from its service properties and the engine's log.
-pub(super) fn reason(properties: &HashMap<String, OwnedVariant>, lines: &[String]) -> StateReason {
+pub(super) fn reason(engine: EngineKind, properties: &HashMap<String, OwnedVariant>, lines: &[String]) -> StateReason {
     let result = properties.get("Result").and_then(text_of).unwrap_or_default();
     let status = properties.get("ExecMainStatus").and_then(number_of);
     let code = properties.get("ExecMainCode").and_then(number_of);
@@ -72,7 +72,7 @@ pub(super) fn reason(properties: &HashMap<String, OwnedVariant>, lines: &[String
         (Some(2 | 3), Some(status)) => End::Signal(status),
         _ => End::Unseen,
     };
-    verdict::reason(end, lines())
+    verdict::reason(engine, end, lines())
 }
 
 /// Ends that came from the system manager before the engine ran at all. The numbers are its own exit statuses.
@@ -137,6 +137,7 @@ mod tests {
     fn ended(result: &str, code: i32, status: i32, log: &str) -> StateReason {
         let lines: Vec<String> = log.lines().map(str::to_owned).collect();
         reason(
+            EngineKind::LlamaCpp,
             &properties(&[("Result", Variant::from(result)), ("ExecMainCode", Variant::from(code)), ("ExecMainStatus", Variant::from(status))]),
             &lines,
         )
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(ended("oom-kill", 2, 9, "").code, "out_of_memory");
         assert_eq!(ended("exit-code", 1, 1, "0.00.000.001 E x: std::bad_alloc").code, "out_of_memory");
         assert_eq!(ended("success", 1, 0, "").code, "engine_stopped");
-        assert_eq!(reason(&HashMap::new(), &[]).code, "engine_gone");
+        assert_eq!(reason(EngineKind::LlamaCpp, &HashMap::new(), &[]).code, "engine_gone");
     }
 
     #[test]

@@ -1,0 +1,106 @@
+use super::*;
+
+fn refusal(engine: EngineKind, extra: &[&str]) -> Option<Problem> {
+    check_extra_args(engine, &extra.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()).err()
+}
+
+/// Every spelling of a long flag that one of the parsers could take.
+fn spellings(name: &str) -> Vec<Vec<String>> {
+    let low = format!("--{}", name[2..].replace('-', "_"));
+    let half = format!("--{}", name[2..].replacen('-', "_", 1));
+    let mut all = Vec::new();
+    for form in [name.to_owned(), low, half] {
+        all.push(vec![form.clone()]);
+        all.push(vec![form.clone(), "1".to_owned()]);
+        all.push(vec![format!("{form}=1")]);
+        all.push(vec![format!("{form}=")]);
+        all.push(vec![format!("{form} 1")]);
+        all.push(vec!["--seed".to_owned(), "7".to_owned(), form.clone(), "1".to_owned()]);
+        all.push(vec![form.clone(), "1".to_owned(), form.clone(), "2".to_owned()]);
+        // As the value of another flag: one parser takes it so, the other does not.
+        all.push(vec!["--seed".to_owned(), form]);
+    }
+    all.push(vec![format!("--no-{}", &name[2..])]);
+    all
+}
+
+#[test]
+fn flags_of_the_box_are_refused_in_every_spelling() {
+    for (engine, owned) in [(EngineKind::LlamaCpp, llama::OWNED), (EngineKind::Vllm, vllm::OWNED)] {
+        for name in owned.iter().flat_map(|(names, _)| *names) {
+            let tried: Vec<Vec<String>> = if name.starts_with("--") {
+                spellings(name)
+            } else {
+                vec![vec![(*name).to_owned()], vec![(*name).to_owned(), "1".to_owned()], vec![format!("{name}=1")], vec![format!("{name} 1")]]
+            };
+            for extra in tried {
+                let problem = check_extra_args(engine, &extra).expect_err(&format!("{engine:?} {extra:?}"));
+                assert_eq!((problem.kind, problem.param.as_deref()), (ProblemKind::Invalid, Some("extra_args")), "{extra:?}");
+                assert!(problem.message.contains(name) && problem.hint.is_some(), "{extra:?}: {}", problem.message);
+            }
+        }
+    }
+}
+
+#[test]
+fn names_cut_short_are_refused_where_the_engine_takes_them() {
+    for name in vllm::OWNED.iter().flat_map(|(names, _)| *names).filter(|name| name.starts_with("--")) {
+        for end in 3..name.len() {
+            let cut = &name[..end];
+            if vllm::OTHERS.contains(&cut) {
+                continue;
+            }
+            for form in [cut.to_owned(), format!("{cut}=1"), cut[2..].replace('-', "_").replacen("", "--", 1)] {
+                assert!(refusal(EngineKind::Vllm, &[&form]).is_some(), "{form} can be read as {name}");
+            }
+        }
+    }
+    for short in ["-t", "-tp", "-tp2", "-tp=2", "-n", "-n2", "-r1", "-r", "-d", "-dp", "-p", "-dpe", "-as", "-h", "-v"] {
+        let word = refusal(EngineKind::Vllm, &[short, "2"]);
+        assert_eq!(word.is_some(), short != "-tp2", "{short}");
+    }
+    // llama.cpp takes whole names only, so the beginning of a name is another flag, or none.
+    assert!(refusal(EngineKind::LlamaCpp, &["--mod", "x"]).is_none());
+}
+
+#[test]
+fn what_is_the_admins_passes() {
+    let vllm: &[&[&str]] = &[
+        &[],
+        &["--gpu-memory-utilization", "0.8"],
+        &["--gpu_memory_utilization=0.8"],
+        &["--enforce-eager", "--seed", "-1"],
+        &["--enable-auto-tool-choice", "--tool-call-parser", "hermes"],
+        &["--compilation-config.mode", "3", "-O3", "-q", "fp8", "-cc.mode=none"],
+        &["--hf-overrides", "{\"a\": \"b c\"}", "--tokenizer", "/data/models/t", "--trust-remote-code"],
+        &["--model-impl", "auto", "--max-num-batched-tokens", "8192", "--enable-lora", "--kv-cache-dtype=fp8", "-ep"],
+        &["--chat-template={% for m in messages %}--port{% endfor %}"],
+    ];
+    for extra in vllm {
+        assert_eq!(refusal(EngineKind::Vllm, extra), None, "{extra:?}");
+    }
+    let llama: &[&[&str]] = &[
+        &["-ngl", "20", "--tensor-split", "3,1"],
+        &["--flash-attn", "on", "-ctk", "q8_0", "--cache-ram", "0"],
+        &["--mmproj", "/data/models/p.gguf", "--no-mmap", "-ot", "exps=CPU", "--threads", "4", "-C", "ff"],
+        &["--chat-template-kwargs", "{\"enable_thinking\": false}", "--temp", "-0.5"],
+    ];
+    for extra in llama {
+        assert_eq!(refusal(EngineKind::LlamaCpp, extra), None, "{extra:?}");
+    }
+}
+
+#[test]
+fn each_refused_argument_gets_its_own_sentence() {
+    let problem = refusal(EngineKind::Vllm, &["--port", "1", "--seed", "2", "--serv", "x", "--port", "2"]).unwrap();
+    assert_eq!(
+        problem.message,
+        "`--port` says where the engine listens, and the box decides that. `--serv` is read as `--served-model-name`, which says under which \
+         name the model is served, and the box decides that: change the model's name instead."
+    );
+    assert!(refusal(EngineKind::LlamaCpp, &["hello"]).unwrap().message.contains("no flag"));
+    assert!(refusal(EngineKind::LlamaCpp, &["--seed", "1", "--"]).is_some());
+    assert!(refusal(EngineKind::Vllm, &["--seed 1"]).unwrap().message.contains("two arguments"));
+    assert!(refusal(EngineKind::Vllm, &["--seed", "a\0b"]).is_some());
+    assert!(refusal(EngineKind::LlamaCpp, &["--seed"; 65]).unwrap().message.contains("at most 64"));
+}

@@ -1,0 +1,240 @@
+//! Looking at a model folder in the form of Hugging Face: `config.json` beside weights in safetensors files.
+//!
+//! In: a real path of a folder inside an allowed folder. Out: the facts of the model, or a sentence that names the folder and what is wrong
+//! with it; `None` for a folder that is none of this form. Weights are judged by their headers' length and their size only. Blocking; callers
+//! run it off the async workers. Never opens anything but plain files.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use warden_domain::{
+    Problem, ProblemKind,
+    model::ModelFacts,
+    units::{Bytes, Tokens},
+};
+
+use crate::inspect::open_plain;
+
+/// Largest description that is read.
+const LARGEST_CONFIG: u64 = 4 * 1024 * 1024;
+/// The engine's own library takes no longer header of a weights file.
+const LONGEST_HEADER: u64 = 100_000_000;
+/// Files of a folder that are looked at.
+const FILES_LOOKED_AT: usize = 2000;
+
+/// Whether a folder looks like one of this form.
+#[must_use]
+pub fn is_model_folder(folder: &Path) -> bool {
+    folder.join("config.json").is_file() && !weights_in(folder).is_empty()
+}
+
+/// Looks at a folder; `None` when it is none of this form.
+///
+/// # Errors
+/// `BadModelFile` when its description cannot be understood, or a file of weights is cut or missing.
+pub fn inspect(folder: &Path) -> Result<Option<ModelFacts>, Problem> {
+    if !folder.join("config.json").exists() {
+        return Ok(None);
+    }
+    let weights = weights_in(folder);
+    if weights.is_empty() {
+        return Ok(None);
+    }
+    let config = json_of(&folder.join("config.json"))?;
+    all_parts_are_there(folder)?;
+    let mut size = Bytes(0);
+    for file in &weights {
+        size = size + whole(file)?;
+    }
+    let text = text_part(&config);
+    let number = |name: &str| text.get(name).or_else(|| config.get(name)).and_then(Value::as_u64).filter(|number| *number > 0);
+    Ok(Some(ModelFacts {
+        size,
+        architecture: config.pointer("/architectures/0").or_else(|| config.get("model_type")).and_then(Value::as_str).map(short),
+        title: folder.file_name().map(|name| short(&name.to_string_lossy())),
+        trained_context: number("max_position_embeddings").map(Tokens),
+        has_chat_template: chat_template(folder),
+    }))
+}
+
+/// Size of a folder's weights by its directory entries alone; `None` when it holds none.
+#[must_use]
+pub fn size_of(folder: &Path) -> Option<Bytes> {
+    let weights = weights_in(folder);
+    if weights.is_empty() {
+        return None;
+    }
+    weights.iter().map(|file| fs::metadata(file).ok().map(|about| Bytes(about.len()))).sum()
+}
+
+/// Models that see keep what concerns text in a part of its own.
+fn text_part(config: &Value) -> &Value {
+    ["text_config", "llm_config", "language_config"].iter().find_map(|name| config.get(name)).filter(|part| part.is_object()).unwrap_or(config)
+}
+
+/// The weights that the engine reads: without the second copy that some folders hold.
+fn weights_in(folder: &Path) -> Vec<PathBuf> {
+    let listing = fs::read_dir(folder).into_iter().flatten().take(FILES_LOOKED_AT).filter_map(Result::ok);
+    let mut files: Vec<PathBuf> = listing
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.ends_with(".safetensors") && !name.starts_with('.') && !name.starts_with("consolidated")
+        })
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Every file that the index of the weights names lies beside it.
+fn all_parts_are_there(folder: &Path) -> Result<(), Problem> {
+    let path = folder.join("model.safetensors.index.json");
+    if !path.exists() {
+        return Ok(());
+    }
+    let index = json_of(&path)?;
+    let names = index.get("weight_map").and_then(Value::as_object).into_iter().flatten().filter_map(|(_, file)| file.as_str());
+    for name in names {
+        if name.contains('/') || !folder.join(name).is_file() {
+            return Err(bad(folder, &format!("is not whole: {} is not in it", short(name))).hint("Copy all files of the model into the folder."));
+        }
+    }
+    Ok(())
+}
+
+/// The size of a weights file whose header fits it and whose last weight lies inside it.
+fn whole(path: &Path) -> Result<Bytes, Problem> {
+    let mut file = open_plain(path)?;
+    let size = file.metadata().map_err(|cause| unreadable(path, &cause))?.len();
+    let cut = || bad(path, "is cut or damaged").hint("Copy the file again and compare its size with the original.");
+    let mut length = [0u8; 8];
+    file.read_exact(&mut length).map_err(|_| cut())?;
+    let length = u64::from_le_bytes(length);
+    if length > LONGEST_HEADER || length.checked_add(8).is_none_or(|end| end > size) {
+        return Err(cut());
+    }
+    let mut header = Vec::new();
+    file.take(length).read_to_end(&mut header).map_err(|_| cut())?;
+    let header: Value = serde_json::from_slice(&header).map_err(|_| cut())?;
+    let weights = header.as_object().ok_or_else(cut)?;
+    let ends =
+        weights.iter().filter(|(name, _)| *name != "__metadata__").map(|(_, weight)| weight.pointer("/data_offsets/1").and_then(Value::as_u64));
+    for end in ends {
+        if end.and_then(|end| end.checked_add(8 + length)).is_none_or(|end| end > size) {
+            return Err(cut());
+        }
+    }
+    Ok(Bytes(size))
+}
+
+/// Whether it comes with a chat template; `None` when its tokeniser's description cannot be read.
+fn chat_template(folder: &Path) -> Option<bool> {
+    if ["chat_template.jinja", "chat_template.json"].iter().any(|name| folder.join(name).is_file()) {
+        return Some(true);
+    }
+    json_of(&folder.join("tokenizer_config.json")).ok().map(|config| config.get("chat_template").is_some_and(|template| !template.is_null()))
+}
+
+fn json_of(path: &Path) -> Result<Value, Problem> {
+    let mut text = Vec::new();
+    let file = open_plain(path)?;
+    file.take(LARGEST_CONFIG + 1).read_to_end(&mut text).map_err(|cause| unreadable(path, &cause))?;
+    let too_long = text.len() as u64 > LARGEST_CONFIG;
+    match serde_json::from_slice(&text) {
+        Ok(value @ Value::Object(_)) if !too_long => Ok(value),
+        _ => Err(bad(path, "is not understood").hint("Copy the model's folder again.")),
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
+fn unreadable(path: &Path, cause: &std::io::Error) -> Problem {
+    bad(path, &format!("cannot be read ({cause})")).hint("Check that the file is there and that the agent's user may read it.")
+}
+
+fn bad(path: &Path, what: &str) -> Problem {
+    Problem::new(ProblemKind::BadModelFile, format!("{} {what}.", path.display())).param("path")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A weights file with one weight of so many bytes.
+    fn weights(bytes: usize) -> Vec<u8> {
+        let header = format!(r#"{{"__metadata__":{{"format":"pt"}},"w":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#);
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend(header.as_bytes());
+        file.extend(vec![7; bytes]);
+        file
+    }
+
+    fn folder(config: &str, files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("config.json"), config).unwrap();
+        for (name, bytes) in files {
+            fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        dir
+    }
+
+    const CONFIG: &str = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","max_position_embeddings":4096}"#;
+
+    #[test]
+    fn a_whole_folder_tells_its_facts() {
+        let tokenizer = br#"{"chat_template":"{{ messages }}"}"#.to_vec();
+        let dir =
+            folder(CONFIG, &[("model.safetensors", weights(10)), ("consolidated.safetensors", weights(99)), ("tokenizer_config.json", tokenizer)]);
+        assert!(is_model_folder(dir.path()));
+        let facts = inspect(dir.path()).unwrap().unwrap();
+        assert_eq!(facts.size, Bytes(weights(10).len() as u64));
+        assert_eq!(facts.architecture.as_deref(), Some("LlamaForCausalLM"));
+        assert_eq!((facts.trained_context, facts.has_chat_template), (Some(Tokens(4096)), Some(true)));
+    }
+
+    #[test]
+    fn what_a_model_that_sees_says_of_text_counts() {
+        let config = r#"{"architectures":["SeesForConditionalGeneration"],"text_config":{"max_position_embeddings":8192}}"#;
+        let dir = folder(config, &[("model-00001-of-00002.safetensors", weights(1)), ("model-00002-of-00002.safetensors", weights(2))]);
+        let facts = inspect(dir.path()).unwrap().unwrap();
+        assert_eq!((facts.trained_context, facts.has_chat_template), (Some(Tokens(8192)), None));
+        assert_eq!(facts.size.0, (weights(1).len() + weights(2).len()) as u64);
+    }
+
+    #[test]
+    fn a_folder_of_another_form_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(inspect(dir.path()).unwrap(), None);
+        fs::write(dir.path().join("config.json"), CONFIG).unwrap();
+        assert_eq!(inspect(dir.path()).unwrap(), None);
+        assert!(!is_model_folder(dir.path()));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_whole_is_told_with_the_file() {
+        let mut cut = weights(10);
+        cut.pop();
+        let index = br#"{"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}"#.to_vec();
+        let huge = [u64::MAX.to_le_bytes().to_vec(), vec![0; 20]].concat();
+        let one = "model-00001-of-00002.safetensors";
+        for (files, word) in [
+            (vec![("model.safetensors", cut)], "cut"),
+            (vec![("model.safetensors", b"short".to_vec())], "cut"),
+            (vec![("model.safetensors", huge)], "cut"),
+            (vec![(one, weights(1)), ("model.safetensors.index.json", index)], "model-00002-of-00002"),
+        ] {
+            let dir = folder(CONFIG, &files);
+            let problem = inspect(dir.path()).unwrap_err();
+            assert!(problem.kind == ProblemKind::BadModelFile && problem.message.contains(word), "{problem:?}");
+        }
+        let dir = folder("[]", &[("model.safetensors", weights(1))]);
+        assert!(inspect(dir.path()).unwrap_err().message.contains("config.json"));
+    }
+}
