@@ -9,6 +9,7 @@ use warden_domain::{
     ids::{ModelId, ReplicaId},
     model::{Candidate, FileLook, Model, ModelState, NewModel, Registry, StateWord},
     replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
+    routing::{Routing, RoutingView},
     units::Tokens,
 };
 
@@ -150,6 +151,14 @@ impl InFlight for World {
     fn of_model(&self, id: &ModelId) -> usize {
         self.memory.lock().unwrap().flights.get(id).copied().unwrap_or(0)
     }
+}
+
+impl Routing for World {
+    fn routing(&self, id: &ModelId) -> Option<RoutingView> {
+        self.memory.lock().unwrap().routing.get(id).cloned()
+    }
+
+    fn sampled(&self, _: &ModelId, _: &ReplicaId, _: &str, _: &ReplicaSample) {}
 }
 
 #[async_trait]

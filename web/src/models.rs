@@ -4,3 +4,4 @@ pub(crate) mod act;
 pub(crate) mod detail;
 pub(crate) mod list;
 pub(crate) mod new;
+mod routing;

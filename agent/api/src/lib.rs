@@ -15,6 +15,7 @@ mod openapi;
 mod packs;
 mod recovery;
 mod roles;
+mod routing;
 mod session;
 mod setup;
 mod storage;
@@ -50,6 +51,7 @@ use warden_domain::{
     network::Network,
     recovery::{Audit, Recovery},
     replica::Serving,
+    routing::Routing,
     storage::{Imports, ModelDisks, Storage},
     tasks::Tasks,
     time::Time,
@@ -76,6 +78,8 @@ pub struct ApiParts {
     pub registry: Arc<dyn Registry>,
     /// What runs.
     pub serving: Arc<dyn Serving>,
+    /// Where requests go.
+    pub routing: Arc<dyn Routing>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
     /// What is wrong with the box.
@@ -129,6 +133,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(models::load))
         .routes(routes!(models::unload))
         .routes(routes!(models::logs))
+        .routes(routes!(routing::show))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(packs::list))
