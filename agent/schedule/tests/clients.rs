@@ -95,7 +95,7 @@ fn a_title_is_no_conversation_and_does_not_disturb_its_parent() {
     reader.book.leave(parent, true, None, reader.now);
     assert_eq!(reader.whole(&opencode(1, 2)), Some(parent));
     // Compaction: the same history and no tools.
-    assert_eq!(reader.whole(&codex(7, 3)).is_some(), true);
+    assert!(reader.whole(&codex(7, 3)).is_some());
     assert_eq!(reader.meet("key", &codex(7, 4).title()), Met::default());
     // Also where the client names no session.
     let talk = reader.whole(&qwen("hello", 3));
@@ -139,7 +139,7 @@ fn the_same_first_words_without_a_session_are_two_conversations_unless_the_first
     let second = reader.whole(&qwen("hello", 1));
     assert_ne!(second, first, "a new chat that begins like another one");
     assert_eq!(reader.whole(&qwen("hello", 2)), second, "and goes on like it");
-    assert_eq!(reader.whole(&qwen("hello", 3)).is_some_and(|id| Some(id) == first || Some(id) == second), true);
+    assert!(reader.whole(&qwen("hello", 3)).is_some_and(|id| Some(id) == first || Some(id) == second));
     let broken = reader.meet("key", &qwen("good day", 1)).conversation.unwrap();
     reader.book.leave(broken, false, None, reader.now);
     assert_eq!(reader.whole(&qwen("good day", 1)), Some(broken), "a retry of what was broken off");
