@@ -5,9 +5,11 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize;
+use warden_serving::ServingRules;
 
 /// Version of the agent, as shown everywhere.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -56,6 +58,8 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// Folder with `root.json` and `build.json`: whose updates this box takes.
     pub update_trust_dir: PathBuf,
+    /// How patient the watchdog of engines is.
+    pub serving: ServingRules,
 }
 
 /// The file as written; every key is optional.
@@ -73,6 +77,39 @@ struct File {
     drain_seconds: Option<u64>,
     host_names: Option<Vec<String>>,
     update_trust_dir: Option<PathBuf>,
+    #[serde(default)]
+    serving: Serving,
+}
+
+/// The table `[serving]`; times in seconds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Serving {
+    stuck_after_s: Option<f64>,
+    silent_after_s: Option<f64>,
+    hang_after_s: Option<f64>,
+    restarts: Option<u32>,
+    restart_window_s: Option<f64>,
+    restart_pause_s: Option<f64>,
+}
+
+impl Serving {
+    fn checked(&self) -> Result<ServingRules, ConfigError> {
+        let usual = ServingRules::default();
+        let time = |name: &'static str, asked: Option<f64>, usual: Duration| match asked {
+            None => Ok(usual),
+            Some(seconds) if (0.1..=1_000_000.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+            Some(seconds) => Err(value(name, &seconds.to_string(), "seconds from 0.1 to 1000000")),
+        };
+        Ok(ServingRules {
+            stuck_after: time("serving.stuck_after_s", self.stuck_after_s, usual.stuck_after)?,
+            silent_after: time("serving.silent_after_s", self.silent_after_s, usual.silent_after)?,
+            hang_after: time("serving.hang_after_s", self.hang_after_s, usual.hang_after)?,
+            restarts: self.restarts.unwrap_or(usual.restarts),
+            restart_window: time("serving.restart_window_s", self.restart_window_s, usual.restart_window)?,
+            restart_pause: time("serving.restart_pause_s", self.restart_pause_s, usual.restart_pause)?,
+        })
+    }
 }
 
 /// Why the configuration cannot be used.
@@ -150,6 +187,7 @@ impl Config {
                 Profile::Appliance => "/usr/lib/warden/update".into(),
                 Profile::Dev => state_dir.join("update-trust"),
             }),
+            serving: file.serving.checked()?,
             state_dir,
             data_dir,
         };
@@ -192,6 +230,14 @@ mod tests {
         assert_eq!(config.profile, Profile::Dev);
         assert_eq!(config.listen, Listen::Address("127.0.0.1:8080".parse().unwrap()));
         assert!(!config.stop_engines_on_exit);
+    }
+
+    #[test]
+    fn patience_with_engines_can_be_set_and_a_value_without_sense_is_refused_by_name() {
+        let config = parse("[serving]\nstuck_after_s = 4\nrestarts = 1", &[]).unwrap();
+        assert_eq!((config.serving.stuck_after, config.serving.restarts), (Duration::from_secs(4), 1));
+        assert_eq!(config.serving.hang_after, ServingRules::default().hang_after);
+        assert!(parse("[serving]\nhang_after_s = 0", &[]).unwrap_err().to_string().contains("serving.hang_after_s"));
     }
 
     #[test]

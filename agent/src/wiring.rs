@@ -14,6 +14,7 @@ use warden_domain::{
     change::Changes,
     engine::Engines,
     front::{Front, PlainDoor},
+    gpu::NoGpus,
     machine::{Machine, NotOurs},
     model::StateWord,
     replica::Serving,
@@ -78,6 +79,9 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         registry: models.clone(),
         engines: engines.clone(),
         flights: flights.clone(),
+        gpus: Arc::new(NoGpus),
+        rules: config.serving.clone(),
+        evidence_dir: config.state_dir.join("evidence"),
         changes: changes.clone(),
     })
     .await?;

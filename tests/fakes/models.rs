@@ -7,8 +7,8 @@ use warden_domain::{
     Problem, ProblemKind, clock,
     engine::{Capacity, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
     ids::{ModelId, ReplicaId},
-    model::{Candidate, FileLook, Model, ModelState, NewModel, Registry, StateWord},
-    replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
+    model::{Candidate, FileLook, Model, ModelChange, ModelState, NewModel, Registry, StateWord},
+    replica::{Endpoint, InFlight, Reload, Replica, ReplicaTable, ServedModel, Serving},
     routing::{Routing, RoutingView},
     units::Tokens,
 };
@@ -45,7 +45,19 @@ impl Registry for World {
             model.config.path = path;
             model.config.context = new.context;
             model.config.slots = new.slots.unwrap_or(4);
+            model.config.layout = new.layout;
             model.created_at = clock::now();
+            Ok(model.clone())
+        })
+    }
+
+    async fn change(&self, id: &ModelId, change: ModelChange) -> Result<Model, Problem> {
+        self.failing()?;
+        let config = change.applied_to(&self.get(id).await?.config);
+        config.layout.check()?;
+        self.edit(|m| {
+            let model = m.models.iter_mut().find(|model| model.id == *id).unwrap();
+            model.config = config;
             Ok(model.clone())
         })
     }
@@ -140,6 +152,16 @@ impl Serving for World {
         Ok(())
     }
 
+    async fn reload(&self, id: &ModelId) -> Result<Reload, Problem> {
+        self.failing()?;
+        let model = self.get(id).await?;
+        if self.states().get(id).is_none_or(|state| state.state != StateWord::Running) {
+            return Err(Problem::new(ProblemKind::Conflict, "The model is not running.").hint("Load it."));
+        }
+        self.edit(|m| m.deeds.push(format!("reload {}", model.config.served_name)));
+        Ok(if model.config.layout.replicas > 1 { Reload::Rolling } else { Reload::Restart { why: "it has one replica".to_owned() } })
+    }
+
     async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem> {
         self.get(id).await?;
         let log = self.memory.lock().unwrap().logs.get(id).cloned().unwrap_or_default();
@@ -150,6 +172,10 @@ impl Serving for World {
 impl InFlight for World {
     fn of_model(&self, id: &ModelId) -> usize {
         self.memory.lock().unwrap().flights.get(id).copied().unwrap_or(0)
+    }
+
+    fn of_replica(&self, id: &ModelId, _: &ReplicaId) -> usize {
+        self.of_model(id)
     }
 }
 

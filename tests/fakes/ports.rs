@@ -224,6 +224,11 @@ pub fn state_of(id: &ModelId, word: StateWord) -> ModelState {
         id: ReplicaId::new(format!("{}-1", id.as_str().replace('_', "-").to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-"))).unwrap(),
         launch: Some("9f3c1e0a7b5d4c2f8a6e1d0b3c5a7e91".to_owned()),
         state: word,
+        phase: None,
+        since: earlier(372),
+        reason: None,
+        last_log_line: None,
+        phases: Vec::new(),
     };
     let mut state = ModelState::stopped(earlier(372));
     state.state = word;

@@ -152,6 +152,8 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/models/{id}", get(models::detail::page))
         .route("/ui/models/{id}/load", post(models::act::load))
         .route("/ui/models/{id}/unload", get(models::act::ask_unload).post(models::act::unload))
+        .route("/ui/models/{id}/reload", get(models::act::ask_reload).post(models::act::reload))
+        .route("/ui/models/{id}/settings", get(models::settings::page).post(models::settings::submit))
         .route("/ui/models/{id}/remove", get(models::act::ask_remove).post(models::act::remove))
         .route("/ui/keys", get(keys::page).post(keys::create))
         .route("/ui/keys/new", get(keys::new))

@@ -5,3 +5,4 @@ pub(crate) mod detail;
 pub(crate) mod list;
 pub(crate) mod new;
 mod routing;
+pub(crate) mod settings;

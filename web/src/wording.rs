@@ -96,6 +96,13 @@ pub(crate) fn phase(name: Option<&str>, t: &Text) -> String {
         Some("weights") => t.phase_weights.to_owned(),
         Some("context") => t.phase_cache.to_owned(),
         Some("warmup") => t.phase_warmup.to_owned(),
+        Some("fit") => t.phase_fit.to_owned(),
+        Some("compile") => t.phase_compile.to_owned(),
+        Some("kv_cache") => t.phase_kv_cache.to_owned(),
+        Some("graphs") => t.phase_graphs.to_owned(),
+        Some("draining") => t.phase_draining.to_owned(),
+        Some("stopping") => t.phase_stopping.to_owned(),
+        Some("not answering") => t.phase_silent.to_owned(),
         Some(other) => t.phase_other(other),
     }
 }

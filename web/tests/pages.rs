@@ -66,6 +66,8 @@ const PAGES: &[&str] = &[
     "/ui/models/mdl_broken",
     "/ui/models/mdl_later",
     "/ui/models/mdl_tiny/unload",
+    "/ui/models/mdl_tiny/reload",
+    "/ui/models/mdl_tiny/settings",
     "/ui/models/mdl_idle/remove",
     "/ui/keys",
     "/ui/keys/new",
@@ -239,6 +241,31 @@ async fn an_admin_reads_what_an_unload_will_stop_before_it_happens() {
 }
 
 #[tokio::test]
+async fn settings_of_a_model_are_changed_on_a_page_and_wait_for_a_reload() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    let form = "replicas=2&slots=8&context=&gpus=&extra_args=--flash-attn+on";
+    let saved = browser.post("/ui/models/mdl_tiny/settings", form).await;
+    assert_eq!(saved.header("hx-redirect"), "/ui/models/mdl_tiny");
+    let page = browser.get("/ui/models/mdl_tiny/settings").await.text;
+    assert!(page.contains("value=\"--flash-attn on\"") && page.contains("value=\"8\""));
+    let refused = browser.post("/ui/models/mdl_tiny/settings", "replicas=2&gpus=GPU-a").await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text.contains("shared out evenly"), "{}", refused.text);
+
+    let id = warden_domain::ids::ModelId::from_stored("mdl_tiny");
+    world.edit(|m| {
+        let config = m.models.iter().find(|model| model.id == id).unwrap().config.clone();
+        let older = warden_domain::model::ModelConfig { slots: 4, ..config };
+        m.states.get_mut(&id).unwrap().loaded = Some(older);
+    });
+    assert!(browser.get("/ui/models/mdl_tiny").await.text.contains("Newer settings are waiting"));
+    assert!(browser.get("/ui/models/mdl_tiny/reload").await.text.contains("Reload tiny?"));
+    assert_eq!(browser.post("/ui/models/mdl_tiny/reload", "").await.status, 204);
+    assert!(world.memory.lock().unwrap().deeds.contains(&"reload tiny".to_owned()));
+}
+
+#[tokio::test]
 async fn a_refused_action_shows_its_sentence_where_the_admin_looks() {
     let world = furnished();
     world.edit(|m| m.fail_next = Some(Problem::new(ProblemKind::SystemService, "The system bus does not answer.").hint("Start the box again.")));
@@ -260,6 +287,8 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
     for (path, body) in [
         ("/ui/models/mdl_idle/load", ""),
         ("/ui/models/mdl_tiny/unload", ""),
+        ("/ui/models/mdl_tiny/reload", ""),
+        ("/ui/models/mdl_tiny/settings", "replicas=2"),
         ("/ui/models/mdl_idle/remove", ""),
         ("/ui/keys", "name=x"),
         ("/ui/models", "path=x"),

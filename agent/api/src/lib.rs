@@ -9,6 +9,8 @@ mod events;
 mod front;
 mod health;
 mod issues;
+mod model_settings;
+mod model_state;
 mod models;
 mod network;
 mod openapi;
@@ -134,6 +136,8 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(models::unload))
         .routes(routes!(models::logs))
         .routes(routes!(routing::show))
+        .routes(routes!(model_settings::show, model_settings::change))
+        .routes(routes!(model_settings::reload))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(packs::list))

@@ -10,15 +10,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use warden_access::http::{ProblemResponse, SignedIn};
 use warden_domain::{
-    Problem, ProblemKind,
+    Problem, ProblemKind, clock,
     ids::ModelId,
-    model::{Model, ModelState, NewModel, StateReason, StateWord},
+    model::{Layout, Model, ModelState, NewModel, StateReason, StateWord},
     units::Tokens,
 };
 
 use crate::{
     ApiParts,
     body::JsonBody,
+    model_settings,
+    model_state::{self, StatePart},
     openapi::ErrorBody,
     roles::{self, Change},
 };
@@ -52,6 +54,11 @@ pub struct ConfigPart {
     path: String,
     context: Option<u64>,
     slots: u16,
+    /// Engines beside each other.
+    replicas: u16,
+    /// Cards, in order; empty: processors.
+    gpus: Vec<String>,
+    extra_args: Vec<String>,
 }
 
 /// What the file says; unknown is `null`.
@@ -62,39 +69,6 @@ pub struct FactsPart {
     title: Option<String>,
     trained_context: Option<u64>,
     has_chat_template: Option<bool>,
-}
-
-/// What is observed.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct StatePart {
-    state: &'static str,
-    /// Load phase, while loading.
-    phase: Option<String>,
-    /// When this state began; `null` when it was never asked for.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    since: Option<Timestamp>,
-    reason: Option<ReasonPart>,
-    /// Context window per request the engine reports.
-    context: Option<u64>,
-    last_log_line: Option<String>,
-    replicas: Vec<ReplicaPart>,
-}
-
-/// Why it failed or waits.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ReasonPart {
-    code: String,
-    message: String,
-    hint: Option<String>,
-}
-
-/// One replica.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ReplicaPart {
-    id: String,
-    /// Launch identity: systemd's InvocationID, or boot id, pid and start time.
-    launch: Option<String>,
-    state: &'static str,
 }
 
 /// All models.
@@ -115,6 +89,12 @@ pub struct NewModelBody {
     context: Option<u64>,
     /// Requests at the same time, 1 to 64.
     slots: Option<u16>,
+    /// Engines beside each other, 1 to 16; 1 when absent.
+    replicas: Option<u16>,
+    /// Ids of cards, in order, the same number for each replica; processors when absent.
+    gpus: Option<Vec<String>>,
+    /// More arguments for the engine, in its own spelling.
+    extra_args: Option<Vec<String>>,
 }
 
 /// A model file that could be registered.
@@ -157,7 +137,14 @@ fn document(parts: &ApiParts, model: Model, state: Option<&ModelState>) -> Model
         last_error: reason.as_ref().map(sentence),
         disk_missing: parts.disks.absent(&model.config.path).map(|problem| problem.message),
         created_at: model.created_at,
-        config: ConfigPart { path: model.config.path.display().to_string(), context: model.config.context.map(|t| t.0), slots: model.config.slots },
+        config: ConfigPart {
+            path: model.config.path.display().to_string(),
+            context: model.config.context.map(|t| t.0),
+            slots: model.config.slots,
+            replicas: model.config.layout.replicas,
+            gpus: model.config.layout.gpus.iter().map(ToString::to_string).collect(),
+            extra_args: model.config.layout.extra_args,
+        },
         facts: FactsPart {
             size_bytes: model.facts.size.0,
             architecture: model.facts.architecture,
@@ -165,17 +152,7 @@ fn document(parts: &ApiParts, model: Model, state: Option<&ModelState>) -> Model
             trained_context: model.facts.trained_context.map(|t| t.0),
             has_chat_template: model.facts.has_chat_template,
         },
-        state: StatePart {
-            state: word.as_str(),
-            phase: state.and_then(|s| s.phase.clone()),
-            since: state.map(|s| s.since),
-            reason: reason.map(|r| ReasonPart { code: r.code, message: r.message, hint: r.hint }),
-            context: state.and_then(|s| s.context).map(|t| t.0),
-            last_log_line: state.and_then(|s| s.last_log_line.clone()),
-            replicas: state.map_or_else(Vec::new, |s| {
-                s.replicas.iter().map(|r| ReplicaPart { id: r.id.to_string(), launch: r.launch.clone(), state: r.state.as_str() }).collect()
-            }),
-        },
+        state: model_state::part(state, clock::now()),
     }
 }
 
@@ -186,7 +163,7 @@ fn sentence(reason: &StateReason) -> String {
     }
 }
 
-async fn one(parts: &ApiParts, id: &ModelId) -> Result<ModelDocument, Problem> {
+pub(crate) async fn one(parts: &ApiParts, id: &ModelId) -> Result<ModelDocument, Problem> {
     let model = parts.registry.get(id).await?;
     Ok(document(parts, model, parts.serving.states().get(id)))
 }
@@ -218,7 +195,12 @@ pub async fn register(
     JsonBody(body): JsonBody<NewModelBody>,
 ) -> Result<(StatusCode, Json<ModelDocument>), ProblemResponse> {
     roles::require(&principal, Change::Manage)?;
-    let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots };
+    let layout = Layout {
+        replicas: body.replicas.unwrap_or(1),
+        gpus: model_settings::cards(body.gpus.unwrap_or_default()),
+        extra_args: body.extra_args.unwrap_or_default(),
+    };
+    let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots, layout };
     let model = parts.registry.register(new).await?;
     Ok((StatusCode::CREATED, Json(document(&parts, model, None))))
 }

@@ -501,3 +501,51 @@ async fn an_upload_goes_on_where_it_stands() {
     assert_eq!(script.delete(&path).await.status, 204);
     assert_eq!(script.get(&path).await.code(), "not_found");
 }
+
+#[tokio::test]
+async fn settings_are_changed_one_by_one_and_say_when_they_count() {
+    let world = World::claimed();
+    let id = world.add_model("tiny", None, None);
+    let script = Script::signed_in(&world);
+    let url = format!("/api/models/{id}/settings");
+    assert_eq!(script.get(&url).await.json["takes_effect"], "next_load");
+    let changed = script.patch(&url, &json!({"replicas": 2, "gpus": ["GPU-a", "GPU-b"], "context": 2048})).await;
+    assert_eq!((changed.status, &changed.json["replicas"], &changed.json["slots"]), (200, &json!(2), &json!(4)));
+    assert_eq!(script.patch(&url, &json!({"context": null})).await.json["context"], json!(null));
+    assert_eq!(script.get(&url).await.json["gpus"], json!(["GPU-a", "GPU-b"]));
+    for (body, field) in [(json!({"replicas": 3}), "gpus"), (json!({"replicas": 0}), "replicas")] {
+        let refused = script.patch(&url, &body).await;
+        assert_eq!((refused.status, &refused.json["detail"]["param"]), (422, &json!(field)));
+    }
+    assert_eq!(script.patch(&url, &json!({"replica": 2})).await.status, 422, "a misspelt field");
+    assert_eq!(script.get(&url).await.json["replicas"], 2, "a refused change wrote something");
+
+    assert_eq!(script.post(&format!("/api/models/{id}/reload"), &json!({})).await.code(), "conflict");
+    world.edit(|m| m.states.insert(id.clone(), state_of(&id, StateWord::Running)));
+    let begun = script.post(&format!("/api/models/{id}/reload"), &json!({})).await;
+    assert_eq!((begun.status, &begun.json["how"], &begun.json["why"]), (202, &json!("rolling"), &json!(null)));
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Operator);
+    assert_eq!(script.patch(&url, &json!({"slots": 2})).await.status, 403);
+}
+
+#[tokio::test]
+async fn phases_of_a_load_say_what_they_took_and_what_is_usual() {
+    use warden_domain::{model::LoadPhase, units::Millis};
+    let world = World::claimed();
+    let id = world.add_model("tiny", None, None);
+    let mut state = state_of(&id, StateWord::Loading);
+    let phase = |name: &str, began, took: Option<u64>| LoadPhase {
+        name: name.to_owned(),
+        began,
+        took: took.map(Millis),
+        typical: took.map(Millis),
+        part: None,
+    };
+    let now = warden_domain::clock::now();
+    state.replicas[0].phases = vec![phase("start", Some(now), Some(1500)), phase("weights", Some(now), None), phase("warmup", None, None)];
+    world.edit(|m| m.states.insert(id.clone(), state));
+    let phases = Script::signed_in(&world).get(&format!("/api/models/{id}")).await.json["state"]["phases"].clone();
+    assert_eq!((&phases[0]["elapsed_s"], &phases[0]["typical_s"], &phases[0]["done"]), (&json!(1.5), &json!(1.5), &json!(true)));
+    assert!(phases[1]["elapsed_s"].is_number() && phases[1]["typical_s"].is_null() && phases[1]["done"] == false);
+    assert!(phases[2]["elapsed_s"].is_null(), "what is not reached is unknown, not nought");
+}

@@ -11,7 +11,7 @@ use crate::{
     ids::{GenerationId, GpuId, ReplicaId},
     model::StateReason,
     replica::Endpoint,
-    units::Tokens,
+    units::{Bytes, Tokens},
 };
 
 /// Which engine.
@@ -121,9 +121,19 @@ pub struct LoadView {
     pub part: Option<(u64, u64)>,
     /// Last log line.
     pub last_line: Option<String>,
-    /// A number that grows while its processes do anything (log bytes, bytes read, processor ticks); the same twice: nothing moved. `None`:
-    /// it cannot be told.
-    pub activity: Option<u64>,
+    /// What its processes did so far. `None`: it cannot be told.
+    pub activity: Option<Activity>,
+}
+
+/// What the processes of an engine did since their start, as the system counts it. Each figure only grows while the same processes live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Length of its log.
+    pub log: Bytes,
+    /// Read from disks.
+    pub read: Bytes,
+    /// Time on processors, of all its threads together.
+    pub processor: Duration,
 }
 
 /// What an engine that answers says of itself.
@@ -207,6 +217,25 @@ pub trait Engines: Send + Sync {
     /// One reading of a running engine's own figures; at most 2 s. `Upstream` when it does not answer.
     async fn sample(&self, launch: &Launch) -> Result<ReplicaSample, Problem> {
         Err(Problem::new(crate::ProblemKind::Upstream, format!("The figures of {} cannot be read yet.", launch.replica)))
+    }
+
+    /// What its processes did so far; `None` when that cannot be told. Never waits for the engine itself.
+    async fn activity(&self, launch: &Launch) -> Option<Activity> {
+        let _ = launch;
+        None
+    }
+
+    /// What the system says of its processes now, as named texts for whoever looks into a fault later; empty when nothing can be told.
+    async fn traces(&self, launch: &Launch) -> Vec<(String, String)> {
+        let _ = launch;
+        Vec::new()
+    }
+
+    /// Refuses arguments that an admin may not give to this engine, because the box gives them itself. `Invalid` names the argument and the
+    /// setting to use instead.
+    fn check_arguments(&self, engine: EngineKind, arguments: &[String]) -> Result<(), Problem> {
+        let _ = (engine, arguments);
+        Ok(())
     }
 
     /// Last lines of a replica's log, oldest first.

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Problem,
+    Problem, ProblemKind,
     engine::EngineKind,
     ids::{GpuId, ModelId, ReplicaId},
-    units::{Bytes, Tokens},
+    units::{Bytes, Millis, Tokens},
 };
 
 /// What the admin wants of a model.
@@ -41,6 +41,44 @@ pub struct Layout {
     pub gpus: Vec<GpuId>,
     /// More arguments for the engine, as its own documentation spells them.
     pub extra_args: Vec<String>,
+}
+
+/// Most replicas of one model.
+pub const MOST_REPLICAS: u16 = 16;
+
+impl Layout {
+    /// The cards of one replica, counted from 0; all of them when they cannot be shared out evenly.
+    #[must_use]
+    pub fn cards_of(&self, replica: u16) -> &[GpuId] {
+        let (each, at) = (self.gpus.len() / usize::from(self.replicas.max(1)), usize::from(replica));
+        self.gpus.get(at * each..(at + 1) * each).unwrap_or(&self.gpus)
+    }
+
+    /// Whether it makes sense by itself: 1 to 16 replicas, every card once, the same number of cards for each replica.
+    ///
+    /// # Errors
+    /// `Invalid` names the field.
+    pub fn check(&self) -> Result<(), Problem> {
+        let refuse = |param: &str, message: String, hint: &str| Err(Problem::new(ProblemKind::Invalid, message).hint(hint).param(param));
+        if !(1..=MOST_REPLICAS).contains(&self.replicas) {
+            return refuse("replicas", format!("A model cannot have {} replicas.", self.replicas), "Use 1 to 16.");
+        }
+        if let Some(twice) = self.gpus.iter().enumerate().find(|(at, card)| self.gpus[..*at].contains(card)).map(|(_, card)| card) {
+            return refuse("gpus", format!("The card {twice} is named twice."), "Name every card once.");
+        }
+        if self.gpus.len() % usize::from(self.replicas) != 0 {
+            let message = format!("{} cards cannot be shared out evenly among {} replicas.", self.gpus.len(), self.replicas);
+            return refuse("gpus", message, "Each replica takes the same number of cards: use a multiple of the replicas, or none for processors.");
+        }
+        if self.extra_args.len() > 64 || self.extra_args.iter().any(|arg| arg.len() > 1000 || arg.contains(char::is_control)) {
+            return refuse(
+                "extra_args",
+                "These arguments cannot be given to an engine.".to_owned(),
+                "Use at most 64 of at most 1000 characters each.",
+            );
+        }
+        Ok(())
+    }
 }
 
 impl Default for Layout {
@@ -127,6 +165,44 @@ pub struct ReplicaState {
     pub launch: Option<String>,
     /// State of this replica.
     pub state: StateWord,
+    /// While loading, the phase by name; while running, `draining`, `stopping` or `not answering` when it is that.
+    pub phase: Option<String>,
+    /// When this state began.
+    pub since: Timestamp,
+    /// Why, for `failed` and `waiting`.
+    pub reason: Option<StateReason>,
+    /// Last line of its log, while it does not run.
+    pub last_log_line: Option<String>,
+    /// While loading: the phases of the load, those that are expected from earlier loads included.
+    pub phases: Vec<LoadPhase>,
+}
+
+/// One phase of a load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadPhase {
+    /// By name, such as `weights`.
+    pub name: String,
+    /// When it began; `None`: not reached yet.
+    pub began: Option<Timestamp>,
+    /// What it took; `None`: it goes on, or is not reached yet.
+    pub took: Option<Millis>,
+    /// What it took in earlier loads of this model on this engine (the median); `None` when there was none.
+    pub typical: Option<Millis>,
+    /// Parts of it that are done, of how many, where the engine says so.
+    pub part: Option<(u64, u64)>,
+}
+
+/// An engine that had to be given up while it was wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    /// When it was seen.
+    pub at: Timestamp,
+    /// Which replica.
+    pub replica: ReplicaId,
+    /// Why.
+    pub reason: StateReason,
+    /// The folder with what was kept of it, by its name in the state folder's `evidence`; `None` when nothing could be kept.
+    pub evidence: Option<String>,
 }
 
 /// What is observed of a model.
@@ -146,18 +222,35 @@ pub struct ModelState {
     pub last_log_line: Option<String>,
     /// Its replicas.
     pub replicas: Vec<ReplicaState>,
+    /// The settings it was loaded with; `None` when it is not loaded. The registered ones may be newer.
+    pub loaded: Option<ModelConfig>,
+    /// Something about it that is no state, such as a reload that was given up.
+    pub notice: Option<StateReason>,
+    /// Its last incidents, newest first.
+    pub incidents: Vec<Incident>,
 }
 
 impl ModelState {
     /// The state of a model nobody asked to run.
     #[must_use]
     pub const fn stopped(since: Timestamp) -> Self {
-        Self { state: StateWord::Stopped, phase: None, since, reason: None, context: None, last_log_line: None, replicas: Vec::new() }
+        Self {
+            state: StateWord::Stopped,
+            phase: None,
+            since,
+            reason: None,
+            context: None,
+            last_log_line: None,
+            replicas: Vec::new(),
+            loaded: None,
+            notice: None,
+            incidents: Vec::new(),
+        }
     }
 }
 
 /// What a caller gives to register a model.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct NewModel {
     /// A GGUF file, or a folder with exactly one model in it. Absolute, or relative to the models folder.
     pub path: PathBuf,
@@ -167,6 +260,42 @@ pub struct NewModel {
     pub context: Option<Tokens>,
     /// Slots; `None` = 4.
     pub slots: Option<u16>,
+    /// Replicas, cards, arguments.
+    #[serde(default)]
+    pub layout: Layout,
+}
+
+/// Settings to change; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelChange {
+    /// Context window per request; the inner `None` = from the file.
+    pub context: Option<Option<Tokens>>,
+    /// Requests at the same time, of each replica.
+    pub slots: Option<u16>,
+    /// Engines beside each other.
+    pub replicas: Option<u16>,
+    /// Cards, in order.
+    pub gpus: Option<Vec<GpuId>>,
+    /// More arguments for the engine.
+    pub extra_args: Option<Vec<String>>,
+}
+
+impl ModelChange {
+    /// The settings after the change.
+    #[must_use]
+    pub fn applied_to(self, config: &ModelConfig) -> ModelConfig {
+        let layout = &config.layout;
+        ModelConfig {
+            context: self.context.unwrap_or(config.context),
+            slots: self.slots.unwrap_or(config.slots),
+            layout: Layout {
+                replicas: self.replicas.unwrap_or(layout.replicas),
+                gpus: self.gpus.unwrap_or_else(|| layout.gpus.clone()),
+                extra_args: self.extra_args.unwrap_or_else(|| layout.extra_args.clone()),
+            },
+            ..config.clone()
+        }
+    }
 }
 
 /// A model file lying in the models folder that is not registered yet.
@@ -207,6 +336,9 @@ pub trait Registry: Send + Sync {
     /// GGUF, cut), `Conflict` (name taken), `Invalid` (name, slots or path not allowed), `DiskFull`.
     async fn register(&self, new: NewModel) -> Result<Model, Problem>;
 
+    /// Changes settings of a model, all or none. They count from the next load or reload on. `NotFound`, `Invalid` names the field.
+    async fn change(&self, id: &ModelId, change: ModelChange) -> Result<Model, Problem>;
+
     /// Forgets a model; the file stays. `Conflict` while it is loaded or loading.
     async fn remove(&self, id: &ModelId) -> Result<(), Problem>;
 
@@ -218,4 +350,45 @@ pub trait Registry: Send + Sync {
 
     /// A quick look at the files of every registered model, by directory entries alone.
     async fn file_looks(&self) -> Result<Vec<(Model, FileLook)>, Problem>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(replicas: u16, gpus: &[&str]) -> Layout {
+        Layout { replicas, gpus: gpus.iter().map(|id| GpuId::from_stored(*id)).collect(), extra_args: Vec::new() }
+    }
+
+    #[test]
+    fn each_replica_gets_its_own_cards_in_order() {
+        let four = layout(2, &["a", "b", "c", "d"]);
+        four.check().unwrap();
+        assert_eq!(four.cards_of(0), &four.gpus[..2]);
+        assert_eq!(four.cards_of(1), &four.gpus[2..]);
+        assert!(layout(3, &[]).cards_of(2).is_empty());
+    }
+
+    #[test]
+    fn a_layout_that_cannot_be_shared_out_is_refused_by_the_field_at_fault() {
+        for (wrong, field) in
+            [(layout(0, &[]), "replicas"), (layout(17, &[]), "replicas"), (layout(2, &["a"]), "gpus"), (layout(1, &["a", "a"]), "gpus")]
+        {
+            assert_eq!(wrong.check().unwrap_err().param.as_deref(), Some(field), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let config = ModelConfig {
+            served_name: "tiny".to_owned(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: Some(Tokens(9)),
+            slots: 3,
+            layout: layout(1, &["a"]),
+        };
+        let changed = ModelChange { replicas: Some(2), context: Some(None), ..ModelChange::default() }.applied_to(&config);
+        assert_eq!((changed.context, changed.slots, changed.layout.replicas, changed.layout.gpus.len()), (None, 3, 2, 1));
+    }
 }

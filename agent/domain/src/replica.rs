@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use crate::{
     Problem,
-    engine::Capacity,
+    engine::{Capacity, ReplicaSample},
     ids::{ModelId, ReplicaId},
     model::ModelState,
     units::Tokens,
@@ -56,6 +57,29 @@ pub struct ReplicaTable {
     pub models: BTreeMap<String, ServedModel>,
 }
 
+/// Figures of one running replica, and when they were read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    /// The launch they belong to.
+    pub launch: String,
+    /// When they were read.
+    pub at: Timestamp,
+    /// The figures.
+    pub sample: ReplicaSample,
+}
+
+/// How a reload goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// One replica after the other; the others serve meanwhile.
+    Rolling,
+    /// All of it stops and starts again; nothing serves meanwhile.
+    Restart {
+        /// Why it cannot be done one after the other.
+        why: String,
+    },
+}
+
 /// Desired against observed, as the api and the gateway use it.
 #[async_trait]
 pub trait Serving: Send + Sync {
@@ -65,13 +89,22 @@ pub trait Serving: Send + Sync {
     /// State of every model that was ever asked for; a registered model that is not in the map is stopped. Never waits.
     fn states(&self) -> Arc<BTreeMap<ModelId, ModelState>>;
 
+    /// The last figures of every running replica, read about once a second; one that could not be read is not in it. Never waits.
+    fn samples(&self) -> Arc<BTreeMap<ReplicaId, Sampled>> {
+        Arc::default()
+    }
+
     /// Wants the model running; returns once that is recorded, not once it runs. `NotFound`, `BadModelFile`, `Conflict` (already
-    /// running or loading), `EngineUnavailable` (no engine of its kind is installed), `DiskFull`.
+    /// running or loading, or another model has its cards), `Invalid` (cards that are not there), `EngineUnavailable` (no engine of its kind is installed), `DiskFull`.
     async fn load(&self, id: &ModelId) -> Result<(), Problem>;
 
     /// Wants it stopped: new requests are refused, running ones get up to 30 s, then the engine is stopped. Also cancels a load.
     /// `NotFound` when the model does not exist; stopping a stopped model is fine.
     async fn unload(&self, id: &ModelId) -> Result<(), Problem>;
+
+    /// Starts its engines anew with the settings of this moment: each finishes its requests (up to 30 s) before it stops. Says how it will
+    /// go. `NotFound`, `Conflict` (not running, a reload is under way, another model has its cards), `BadModelFile`.
+    async fn reload(&self, id: &ModelId) -> Result<Reload, Problem>;
 
     /// The last lines of the engine's log, oldest first; empty when it never ran.
     async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem>;
@@ -81,4 +114,7 @@ pub trait Serving: Send + Sync {
 pub trait InFlight: Send + Sync {
     /// Requests of this model that are not finished yet.
     fn of_model(&self, id: &ModelId) -> usize;
+
+    /// Requests on one of its replicas that are not finished yet.
+    fn of_replica(&self, id: &ModelId, replica: &ReplicaId) -> usize;
 }

@@ -5,6 +5,7 @@
 //! template over D-Bus). Engines are never children in the sense that they would end with the agent. This crate does not speak to
 //! clients and does not know what is wanted.
 
+mod activity;
 pub mod llama;
 mod log;
 mod outlook;

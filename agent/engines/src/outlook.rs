@@ -31,15 +31,8 @@ impl Outlook {
         self.lock().get(launch).and_then(|m| m.context)
     }
 
-    /// Judges a look at a launch whose process lives. Phase and last line are for a launch that never answered.
-    pub(crate) fn judge(
-        &self,
-        launch: &str,
-        health: Health,
-        context: Option<Tokens>,
-        now: Instant,
-        log: impl FnOnce() -> (Option<String>, Option<String>),
-    ) -> Observation {
+    /// Judges a look at a launch whose process lives. How far the load is, is only asked for a launch that never answered.
+    pub(crate) fn judge(&self, launch: &str, health: Health, context: Option<Tokens>, now: Instant, load: impl FnOnce() -> LoadView) -> Observation {
         let mut map = self.lock();
         let memory = map.entry(launch.to_owned()).or_default();
         if health == Health::Ready {
@@ -51,8 +44,7 @@ impl Outlook {
             return Observation::Silent { since: now.saturating_duration_since(last).max(Duration::from_millis(1)) };
         }
         drop(map);
-        let (phase, last_line) = log();
-        Observation::Starting(LoadView { phase, last_line, ..LoadView::default() })
+        Observation::Starting(load())
     }
 
     /// Forgets a launch that is gone.
@@ -77,7 +69,7 @@ mod tests {
     fn an_engine_that_answered_once_is_silent_and_not_starting_again() {
         let outlook = Outlook::default();
         let begin = Instant::now();
-        let log = || (Some("weights".to_owned()), None);
+        let log = || LoadView { phase: Some("weights".to_owned()), ..LoadView::default() };
         assert!(matches!(outlook.judge("a", Health::Loading, None, begin, log), Observation::Starting(LoadView { phase: Some(_), .. })));
         assert_eq!(outlook.judge("a", Health::Ready, Some(Tokens(9)), begin, log), Observation::Ready(answering(Some(Tokens(9)))));
         assert_eq!(outlook.judge("a", Health::Ready, None, begin, log), Observation::Ready(answering(Some(Tokens(9)))));

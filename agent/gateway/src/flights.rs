@@ -51,6 +51,10 @@ impl InFlight for FlightTable {
     fn of_model(&self, id: &ModelId) -> usize {
         self.lock().iter().filter(|((model, _), _)| model == id).map(|(_, n)| n).sum()
     }
+
+    fn of_replica(&self, id: &ModelId, replica: &ReplicaId) -> usize {
+        Self::of_replica(self, id, replica)
+    }
 }
 
 /// One request's place in the table.

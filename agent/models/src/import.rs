@@ -126,7 +126,7 @@ impl Importer {
         let (path, hashes) = self.carry(task, load).await?;
 
         task.step("register");
-        let new = NewModel { path: path.clone(), served_name: Some(served_name), context: None, slots: None };
+        let new = NewModel { path: path.clone(), served_name: Some(served_name), ..NewModel::default() };
         let model = self.registry.register(new).await.map_err(|problem| {
             let hint = format!("The copy lies at {}; it can be registered from there. {}", path.display(), problem.hint.clone().unwrap_or_default());
             problem.hint(hint.trim_end().to_owned())

@@ -16,7 +16,7 @@ use warden_domain::{
     clock,
     engine::EngineKind,
     ids::ModelId,
-    model::{Candidate, FileLook, Layout, Model, ModelConfig, NewModel, Registry},
+    model::{Candidate, FileLook, Model, ModelChange, ModelConfig, NewModel, Registry},
     storage::ModelDisks,
     units::Tokens,
 };
@@ -111,20 +111,14 @@ impl Registry for Models {
         }
         let slots = slots(new.slots)?;
         context_is_sane(new.context)?;
+        new.layout.check()?;
         let found = self.look_at(new.path).await?;
         context_fits_the_model(new.context, found.facts.trained_context)?;
         let served_name = new.served_name.unwrap_or_else(|| name::suggest(&found.path));
         let model = Model {
             id: ModelId::random(),
             created_at: clock::now(),
-            config: ModelConfig {
-                served_name,
-                path: found.path,
-                engine: EngineKind::LlamaCpp,
-                context: new.context,
-                slots,
-                layout: Layout::default(),
-            },
+            config: ModelConfig { served_name, path: found.path, engine: EngineKind::LlamaCpp, context: new.context, slots, layout: new.layout },
             facts: found.facts,
         };
         let row = model.clone();
@@ -135,6 +129,22 @@ impl Registry for Models {
         self.changes.publish(Topic::Models);
         tracing::info!(model = %model.id, name = %model.config.served_name, "model registered");
         Ok(model)
+    }
+
+    async fn change(&self, id: &ModelId, change: ModelChange) -> Result<Model, Problem> {
+        let model = self.get(id).await?;
+        let config = change.applied_to(&model.config);
+        slots(Some(config.slots))?;
+        context_is_sane(config.context)?;
+        context_fits_the_model(config.context, model.facts.trained_context)?;
+        config.layout.check()?;
+        let (wanted, row) = (id.clone(), config.clone());
+        if !self.store.write(move |tx| models::update(tx, &wanted, &row)).await? {
+            return Err(not_found(id));
+        }
+        self.changes.publish(Topic::Models);
+        tracing::info!(model = %id, name = %config.served_name, "settings of a model changed");
+        Ok(Model { config, ..model })
     }
 
     async fn remove(&self, id: &ModelId) -> Result<(), Problem> {

@@ -46,7 +46,7 @@ impl Room {
 }
 
 fn named(path: &str) -> NewModel {
-    NewModel { path: Path::new(path).into(), served_name: None, context: None, slots: None }
+    NewModel { path: Path::new(path).into(), ..NewModel::default() }
 }
 
 #[tokio::test]

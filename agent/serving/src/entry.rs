@@ -1,91 +1,205 @@
-//! One model as this room sees it: wanted or not, at which stage, and how that reads outside.
+//! One model as this room sees it: its replicas, whether it is wanted, how a reload of it goes, and how all that reads outside.
 //!
-//! Pure: stages in, documents out.
+//! Pure: replicas in, one document out.
 
 use jiff::Timestamp;
-use tokio::time::{Duration, Instant};
 use warden_domain::{
-    Problem, ProblemKind,
-    engine::{Capacity, Launch},
-    ids::GenerationId,
-    model::{Model, ModelState, ReplicaState, StateReason, StateWord},
-    replica::{Replica, ServedModel},
-    units::Tokens,
+    ids::GpuId,
+    model::{Incident, Model, ModelConfig, ModelState, StateReason, StateWord},
+    replica::{Reload, ServedModel},
 };
+use warden_store::loads::{self, Phases};
 
-use crate::{name::replica_id, plan::Standing};
-
-/// Where a model is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Nothing runs.
-    Idle,
-    /// Something must happen first.
-    Waiting(StateReason),
-    /// It did not come up, or died.
-    Failed(StateReason),
-    /// Its engine is being launched, in this attempt.
-    Starting(GenerationId),
-    /// Its engine's process is up and never answered yet.
-    Loading { launch: Launch, phase: Option<String>, last_line: Option<String> },
-    /// Its engine answers; or did, and is silent for the moment.
-    Running { launch: Launch, context: Option<Tokens>, silent: bool },
-    /// Its engine is being stopped, after its requests are finished.
-    Stopping { launch: Launch, draining: bool },
-}
+use crate::{
+    claims::Claim,
+    name::replica_id,
+    seat::{Seat, Stage, Turn},
+};
 
 /// A model that was asked for, or found running.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    /// With the settings it was loaded with.
     pub(crate) model: Model,
     pub(crate) wanted: bool,
-    pub(crate) stage: Stage,
-    /// A look is under way.
-    pub(crate) observed: bool,
-    /// Starts that the system did not carry out, since it was asked for.
-    pub(crate) tries: u32,
-    /// No further start before this moment.
-    pub(crate) not_before: Option<Instant>,
+    /// By number.
+    pub(crate) seats: Vec<Seat>,
+    /// In the reload under way nothing starts before everything has stopped.
+    pub(crate) all_at_once: bool,
+    /// Times of earlier loads, newest first.
+    pub(crate) earlier: Vec<Phases>,
+    pub(crate) notice: Option<StateReason>,
+    /// Newest first.
+    pub(crate) incidents: Vec<Incident>,
     shown: StateWord,
     since: Timestamp,
 }
 
+/// Incidents told of one model.
+const INCIDENTS: usize = 5;
+
 impl Entry {
-    pub(crate) const fn new(model: Model, wanted: bool, stage: Stage, now: Timestamp) -> Self {
-        Self { model, wanted, stage, observed: false, tries: 0, not_before: None, shown: StateWord::Stopped, since: now }
+    pub(crate) fn new(model: Model, wanted: bool, earlier: Vec<Phases>, now: Timestamp) -> Self {
+        let mut entry = Self {
+            model,
+            wanted,
+            seats: Vec::new(),
+            all_at_once: false,
+            earlier,
+            notice: None,
+            incidents: Vec::new(),
+            shown: StateWord::Stopped,
+            since: now,
+        };
+        entry.fit_seats(now);
+        entry
     }
 
-    pub(crate) const fn standing(&self) -> Standing {
-        match self.stage {
-            Stage::Idle => Standing::Idle,
-            Stage::Waiting(_) => Standing::Waiting,
-            Stage::Failed(_) => Standing::Failed,
-            Stage::Starting(_) | Stage::Stopping { .. } => Standing::Busy,
-            Stage::Loading { .. } | Stage::Running { .. } => Standing::Up,
+    /// Takes other settings; what runs keeps the old ones until it is started anew.
+    pub(crate) fn take(&mut self, model: Model, now: Timestamp) {
+        self.model = model;
+        self.fit_seats(now);
+    }
+
+    /// As many replicas as the settings say; those beyond go once nothing of them runs.
+    fn fit_seats(&mut self, now: Timestamp) {
+        let wanted = usize::from(self.model.config.layout.replicas.max(1));
+        while self.seats.len() < wanted {
+            let number = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
+            self.seats.push(Seat::new(replica_id(&self.model, number), now));
         }
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            seat.extra = number >= wanted;
+        }
+        self.drop_extras();
     }
 
-    /// Its launch while one is up and not being stopped.
-    pub(crate) const fn launch(&self) -> Option<&Launch> {
-        match &self.stage {
-            Stage::Loading { launch, .. } | Stage::Running { launch, .. } => Some(launch),
-            _ => None,
+    pub(crate) fn drop_extras(&mut self) {
+        while self.seats.last().is_some_and(|seat| seat.extra && !seat.may_run()) {
+            self.seats.pop();
         }
     }
 
     /// Whether an engine of it may run.
-    pub(crate) const fn may_run(&self) -> bool {
-        matches!(self.standing(), Standing::Busy | Standing::Up)
+    pub(crate) fn may_run(&self) -> bool {
+        self.seats.iter().any(Seat::may_run)
     }
 
-    const fn word(&self) -> StateWord {
-        match self.stage {
-            Stage::Idle => StateWord::Stopped,
-            Stage::Waiting(_) => StateWord::Waiting,
-            Stage::Failed(_) => StateWord::Failed,
-            Stage::Starting(_) | Stage::Loading { .. } => StateWord::Loading,
-            Stage::Running { .. } | Stage::Stopping { .. } => StateWord::Running,
+    pub(crate) fn answers(&self) -> bool {
+        self.seats.iter().any(Seat::answers)
+    }
+
+    /// The cards it holds, or will as soon as it is its turn. With `to_come` false, only those that an engine may use now.
+    pub(crate) fn claim(&self, to_come: bool) -> Option<Claim> {
+        let mut cards: Vec<GpuId> = Vec::new();
+        for (seat, number) in self.seats.iter().zip(0u16..) {
+            if seat.may_run() || seat.lingers || matches!(seat.stage, Stage::Down(_)) {
+                cards.extend(seat.cards.iter().cloned());
+            }
+            let comes = self.wanted && !seat.extra && !matches!(seat.stage, Stage::Failed(_));
+            if comes && (to_come || seat.may_run()) {
+                cards.extend(self.model.config.layout.cards_of(number).iter().cloned());
+            }
         }
+        cards.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        cards.dedup();
+        (!cards.is_empty()).then(|| Claim { name: self.model.config.served_name.clone(), cards })
+    }
+
+    /// How a reload with these settings goes.
+    pub(crate) fn way_to(&self, next: &ModelConfig) -> Reload {
+        let (old, new) = (&self.model.config.layout, &next.layout);
+        let kept = old.replicas.min(new.replicas);
+        if (0..kept).any(|number| old.cards_of(number) != new.cards_of(number)) {
+            return Reload::Restart { why: "its replicas change cards".to_owned() };
+        }
+        if new.replicas > old.replicas && !new.gpus.is_empty() && (kept..new.replicas).any(|n| new.cards_of(n).iter().any(|c| old.gpus.contains(c))) {
+            return Reload::Restart { why: "its replicas change cards".to_owned() };
+        }
+        if self.seats.len() == 1 && new.replicas == 1 {
+            return Reload::Restart { why: "it has one replica".to_owned() };
+        }
+        Reload::Rolling
+    }
+
+    /// Begins a reload with the settings taken before.
+    pub(crate) fn begin_reload(&mut self, way: &Reload) {
+        self.notice = None;
+        self.all_at_once = matches!(way, Reload::Restart { .. });
+        for seat in self.seats.iter_mut().filter(|seat| !seat.extra) {
+            seat.turn = match (&seat.stage, self.all_at_once) {
+                (Stage::Idle, _) => Turn::Settled,
+                (_, true) => Turn::Leaving,
+                (_, false) => Turn::Due,
+            };
+            seat.by_hand = true;
+        }
+    }
+
+    pub(crate) fn is_reloading(&self) -> bool {
+        self.seats.iter().any(|seat| seat.turn != Turn::Settled)
+    }
+
+    /// Moves a reload on as far as the stages allow. One that does not come up again ends the reload; the others stay as they are.
+    pub(crate) fn advance(&mut self) {
+        if !self.wanted {
+            self.seats.iter_mut().for_each(|seat| seat.turn = Turn::Settled);
+        }
+        if !self.is_reloading() {
+            self.all_at_once = false;
+            return;
+        }
+        let mut given_up = None;
+        for seat in &mut self.seats {
+            seat.turn = match (seat.turn, &seat.stage) {
+                (Turn::Leaving, Stage::Idle) => Turn::Coming,
+                (Turn::Leaving, Stage::Failed(_) | Stage::Down(_) | Stage::Waiting(_)) => {
+                    seat.stage = Stage::Idle;
+                    Turn::Coming
+                }
+                (Turn::Coming, Stage::Running { silent: None, .. }) => Turn::Settled,
+                (Turn::Coming, Stage::Failed(reason)) => {
+                    given_up = Some((seat.id.clone(), reason.clone()));
+                    Turn::Settled
+                }
+                (turn, _) => turn,
+            };
+            if seat.turn == Turn::Coming && seat.stage == Stage::Idle {
+                (seat.served, seat.not_before, seat.tries) = (false, None, 0);
+            }
+        }
+        if let Some((replica, reason)) = given_up {
+            self.seats.iter_mut().filter(|seat| seat.turn == Turn::Due).for_each(|seat| seat.turn = Turn::Settled);
+            self.notice = Some(StateReason {
+                code: "reload_stopped".to_owned(),
+                message: format!("The reload was given up at {replica}: {}", reason.message),
+                hint: Some("What runs still has the settings from before. Correct the settings and reload again.".to_owned()),
+            });
+        }
+        let one_is_moving = self.seats.iter().any(|seat| matches!(seat.turn, Turn::Leaving | Turn::Coming));
+        if !one_is_moving && let Some(next) = self.seats.iter_mut().find(|seat| seat.turn == Turn::Due) {
+            next.turn = Turn::Leaving;
+        }
+    }
+
+    /// Whether starts have to wait until everything that uses the old cards has stopped.
+    pub(crate) fn holds_starts(&self) -> bool {
+        self.all_at_once && self.seats.iter().any(|seat| seat.turn == Turn::Leaving || (seat.extra && seat.may_run()))
+    }
+
+    pub(crate) fn note(&mut self, incident: Incident) {
+        self.incidents.insert(0, incident);
+        self.incidents.truncate(INCIDENTS);
+    }
+
+    pub(crate) fn learn(&mut self, load: Phases) {
+        self.earlier.insert(0, load);
+        self.earlier.truncate(loads::KEPT);
+    }
+
+    fn word(&self) -> StateWord {
+        let first_of = [StateWord::Running, StateWord::Loading, StateWord::Failed, StateWord::Waiting];
+        first_of.into_iter().find(|word| self.seats.iter().any(|seat| seat.word() == *word)).unwrap_or(StateWord::Stopped)
     }
 
     /// The document for pages and api. The moment a state began is kept until its word changes.
@@ -96,121 +210,183 @@ impl Entry {
             self.since = now;
         }
         let mut state = ModelState { state: word, ..ModelState::stopped(self.since) };
-        let mut launched = None;
-        match &self.stage {
-            Stage::Idle => {}
-            Stage::Waiting(reason) | Stage::Failed(reason) => state.reason = Some(reason.clone()),
-            Stage::Starting(_) => state.phase = Some("start".to_owned()),
-            Stage::Loading { launch, phase, last_line } => {
-                state.phase = phase.clone().or_else(|| Some("start".to_owned()));
-                state.last_log_line.clone_from(last_line);
-                launched = Some(launch);
+        state.notice.clone_from(&self.notice);
+        state.incidents.clone_from(&self.incidents);
+        if word == StateWord::Stopped {
+            return state;
+        }
+        let earlier = &self.earlier;
+        state.replicas = self.seats.iter_mut().map(|seat| seat.document(earlier, now)).collect();
+        state.loaded = self.may_run().then(|| self.model.config.clone());
+        let same: Vec<_> = state.replicas.iter().filter(|replica| replica.state == word).collect();
+        if let Some(first) = same.first() {
+            // A running model tells of draining and silence only when all that runs of it does.
+            if word != StateWord::Running || same.iter().all(|replica| replica.phase.is_some()) {
+                state.phase.clone_from(&first.phase);
             }
-            Stage::Running { launch, context, silent } => {
-                state.context = *context;
-                state.phase = silent.then(|| "not answering".to_owned());
-                launched = Some(launch);
-            }
-            Stage::Stopping { launch, draining } => {
-                state.phase = Some(if *draining { "draining" } else { "stopping" }.to_owned());
-                launched = Some(launch);
+            if word != StateWord::Running {
+                state.reason.clone_from(&first.reason);
+                state.last_log_line.clone_from(&first.last_log_line);
             }
         }
-        if word != StateWord::Stopped {
-            state.replicas = vec![ReplicaState { id: replica_id(&self.model), launch: launched.map(|l| l.launch.clone()), state: word }];
-        }
+        state.context = self.context();
         state
     }
 
-    /// What the gateway may send to; `None` unless the engine answered.
+    fn context(&self) -> Option<warden_domain::units::Tokens> {
+        self.seats.iter().find_map(|seat| match &seat.stage {
+            Stage::Running { answering, .. } => answering.context,
+            _ => None,
+        })
+    }
+
+    /// What the gateway may send to; `None` unless an engine answered.
     pub(crate) fn served(&self) -> Option<ServedModel> {
-        let Stage::Running { launch, context, .. } = &self.stage else { return None };
-        Some(ServedModel {
+        let others = self.answers();
+        let replicas: Vec<_> = self.seats.iter().filter_map(|seat| seat.served_as(others)).collect();
+        (!replicas.is_empty()).then(|| ServedModel {
             id: self.model.id.clone(),
             served_name: self.model.config.served_name.clone(),
-            context: *context,
+            context: self.context(),
             created: self.model.created_at.as_second(),
-            replicas: vec![Replica {
-                id: launch.replica.clone(),
-                launch: launch.launch.clone(),
-                endpoint: launch.endpoint.clone(),
-                capacity: Capacity::Unknown,
-            }],
+            replicas,
         })
     }
 }
 
-/// Starts of one model that the system may fail to carry out before it counts as failed.
-const TRIES: u32 = 5;
-
-/// How long to wait before a start that failed is tried again by itself; `None` when it is final. A system that does not answer (right after
-/// power-on, under load) says nothing about the model; everything else would fail the same way again.
-pub(crate) fn again(problem: &Problem, tries: u32) -> Option<Duration> {
-    let passes = problem.kind == ProblemKind::SystemService && tries < TRIES;
-    passes.then_some(problem.retry_after).flatten()
-}
-
-/// A problem as the reason of a state.
-pub(crate) fn reason_of(problem: Problem) -> StateReason {
-    StateReason { code: problem.kind.code().to_owned(), message: problem.message, hint: problem.hint }
-}
-
 #[cfg(test)]
 mod tests {
-    use warden_domain::{
-        engine::EngineKind,
-        ids::{ModelId, ReplicaId},
-        model::{Layout, ModelConfig, ModelFacts},
-        replica::Endpoint,
-    };
+    use std::time::Instant;
+
+    use warden_domain::{engine::Answering, ids::GpuId, model::Layout};
 
     use super::*;
+    use crate::{samples::launch, samples::model_named, watch::Watch};
 
-    fn entry(stage: Stage) -> Entry {
-        let config = ModelConfig {
-            served_name: "tiny".to_owned(),
-            path: "/m".into(),
-            engine: EngineKind::LlamaCpp,
-            context: None,
-            slots: 1,
-            layout: Layout::default(),
-        };
-        let model = Model { id: ModelId::random(), created_at: Timestamp::UNIX_EPOCH, config, facts: ModelFacts::default() };
-        Entry::new(model, true, stage, Timestamp::UNIX_EPOCH)
+    fn with(replicas: u16, cards: &[&str]) -> Model {
+        let mut model = model_named("tiny", "mdl_1");
+        model.config.layout = Layout { replicas, gpus: cards.iter().map(|id| GpuId::from_stored(*id)).collect(), extra_args: Vec::new() };
+        model
     }
 
-    fn launch() -> Launch {
-        Launch { replica: ReplicaId::new("tiny-0").unwrap(), launch: "L".to_owned(), endpoint: Endpoint::Unix("/s".into()) }
+    fn entry(replicas: u16, cards: &[&str]) -> Entry {
+        let mut entry = Entry::new(with(replicas, cards), true, Vec::new(), Timestamp::UNIX_EPOCH);
+        entry.seats.iter_mut().for_each(|seat| seat.stage = running());
+        entry
+    }
+
+    fn running() -> Stage {
+        Stage::Running { launch: launch("L"), answering: Answering::default(), silent: None, watch: Watch::new(Instant::now()) }
+    }
+
+    fn failed() -> Stage {
+        Stage::Failed(StateReason { code: "engine_failed".to_owned(), message: "It broke.".to_owned(), hint: None })
+    }
+
+    fn turns(entry: &Entry) -> Vec<Turn> {
+        entry.seats.iter().map(|seat| seat.turn).collect()
     }
 
     #[test]
-    fn clients_are_only_sent_to_an_engine_that_answered_and_is_not_stopping() {
-        let loading = Stage::Loading { launch: launch(), phase: None, last_line: None };
-        let stopping = Stage::Stopping { launch: launch(), draining: true };
-        for stage in [Stage::Idle, Stage::Starting(GenerationId::random()), loading, stopping] {
-            assert!(entry(stage).served().is_none());
+    fn a_model_runs_when_one_replica_answers_whatever_the_others_do() {
+        let mut entry = entry(2, &[]);
+        entry.seats[0].stage = failed();
+        let state = entry.document(Timestamp::UNIX_EPOCH);
+        assert_eq!((state.state, state.reason), (StateWord::Running, None));
+        assert_eq!(state.replicas.iter().map(|r| r.state).collect::<Vec<_>>(), [StateWord::Failed, StateWord::Running]);
+        assert_eq!(entry.served().unwrap().replicas.len(), 1);
+        entry.seats[1].stage = failed();
+        assert_eq!(entry.document(Timestamp::UNIX_EPOCH).reason.unwrap().message, "It broke.");
+        assert!(entry.served().is_none());
+    }
+
+    #[test]
+    fn a_rolling_reload_takes_one_replica_at_a_time() {
+        use Turn::{Coming, Due, Leaving, Settled};
+        let mut entry = entry(2, &[]);
+        assert_eq!(entry.way_to(&entry.model.config.clone()), Reload::Rolling);
+        entry.begin_reload(&Reload::Rolling);
+        entry.advance();
+        assert_eq!(turns(&entry), [Leaving, Due]);
+        entry.seats[0].stage = Stage::Stopping { launch: launch("L"), draining: true };
+        entry.advance();
+        assert_eq!(turns(&entry), [Leaving, Due], "nothing else moves while one drains");
+        entry.seats[0].stage = Stage::Idle;
+        entry.advance();
+        assert_eq!(turns(&entry), [Coming, Due]);
+        entry.seats[0].stage = running();
+        entry.advance();
+        assert_eq!(turns(&entry), [Settled, Leaving]);
+        entry.seats[1].stage = Stage::Idle;
+        entry.advance();
+        entry.seats[1].stage = running();
+        entry.advance();
+        assert!(!entry.is_reloading());
+    }
+
+    #[test]
+    fn a_replica_that_does_not_come_back_ends_the_reload_and_the_others_stay() {
+        let mut entry = entry(3, &[]);
+        entry.begin_reload(&Reload::Rolling);
+        entry.advance();
+        entry.seats[0].stage = Stage::Idle;
+        entry.advance();
+        entry.seats[0].stage = failed();
+        entry.advance();
+        assert!(!entry.is_reloading());
+        assert!(entry.seats[1].answers() && entry.seats[2].answers());
+        assert_eq!(entry.notice.as_ref().unwrap().code, "reload_stopped");
+    }
+
+    #[test]
+    fn replicas_that_change_cards_stop_together_before_one_starts() {
+        let mut entry = entry(2, &["a", "b"]);
+        let next = with(2, &["b", "a"]);
+        let way = entry.way_to(&next.config);
+        assert!(matches!(way, Reload::Restart { .. }));
+        entry.take(next, Timestamp::UNIX_EPOCH);
+        entry.begin_reload(&way);
+        entry.seats[0].stage = Stage::Idle;
+        entry.advance();
+        assert!(entry.holds_starts());
+        entry.seats[1].stage = Stage::Idle;
+        entry.advance();
+        assert!(!entry.holds_starts());
+        assert!(matches!(self::entry(1, &[]).way_to(&with(1, &[]).config), Reload::Restart { .. }), "with one replica nothing can serve meanwhile");
+        assert_eq!(self::entry(1, &["a"]).way_to(&with(2, &["a", "b"]).config), Reload::Rolling);
+    }
+
+    #[test]
+    fn fewer_replicas_go_once_nothing_of_them_runs() {
+        let mut entry = entry(3, &[]);
+        entry.take(with(1, &[]), Timestamp::UNIX_EPOCH);
+        assert_eq!(entry.seats.iter().map(|seat| seat.extra).collect::<Vec<_>>(), [false, true, true]);
+        entry.seats[2].stage = Stage::Idle;
+        entry.drop_extras();
+        assert_eq!(entry.seats.len(), 2);
+    }
+
+    #[test]
+    fn a_card_is_free_again_when_the_replica_on_it_is_gone() {
+        let mut entry = entry(2, &["a", "b"]);
+        for (seat, card) in entry.seats.iter_mut().zip(["a", "b"]) {
+            seat.cards = vec![GpuId::from_stored(card)];
         }
-        assert!(entry(Stage::Running { launch: launch(), context: None, silent: true }).served().is_some());
+        assert_eq!(entry.claim(false).unwrap().cards.len(), 2);
+        entry.seats[0].stage = failed();
+        assert_eq!(entry.claim(true).unwrap().cards, [GpuId::from_stored("b")]);
+        entry.wanted = false;
+        entry.seats[1].stage = Stage::Stopping { launch: launch("L"), draining: true };
+        assert_eq!(entry.claim(true).unwrap().cards, [GpuId::from_stored("b")], "it is still in use while it drains");
+        entry.seats[1].stage = Stage::Idle;
+        assert_eq!(entry.claim(true), None);
     }
 
     #[test]
-    fn the_page_shows_since_when_a_model_runs_and_not_since_the_last_look() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let mut entry = entry(Stage::Loading { launch: launch(), phase: Some("weights".to_owned()), last_line: None });
-        assert_eq!(entry.document(at(5)).since, at(5));
-        assert_eq!(entry.document(at(6)).since, at(5));
-        entry.stage = Stage::Running { launch: launch(), context: Some(Tokens(9)), silent: false };
-        let state = entry.document(at(7));
-        assert_eq!((state.since, state.context, state.replicas[0].launch.as_deref()), (at(7), Some(Tokens(9)), Some("L")));
-    }
-
-    #[test]
-    fn a_system_that_does_not_answer_is_asked_again_and_not_for_ever() {
-        let wait = Duration::from_secs(10);
-        let silent = Problem::new(ProblemKind::SystemService, "The system refused to start the engine: timed out.").retry_after(wait);
-        assert_eq!(again(&silent, 0), Some(wait));
-        assert_eq!(again(&silent, TRIES), None);
-        assert_eq!(again(&Problem::new(ProblemKind::BadModelFile, "It is cut.").retry_after(wait), 0), None);
-        assert_eq!(again(&Problem::new(ProblemKind::SystemService, "It said no."), 0), None);
+    fn what_is_wanted_later_is_claimed_against_loads_and_not_against_starts() {
+        let mut entry = entry(1, &["a"]);
+        entry.seats[0].stage = Stage::Idle;
+        assert_eq!(entry.claim(false), None);
+        assert!(entry.claim(true).is_some());
     }
 }

@@ -1,7 +1,7 @@
-//! The plan: what to do next for each model. Pure.
+//! The plan: what to do next for each replica of each model. Pure.
 //!
-//! Which models are wanted, at which stage each is, and which engines are there go in; at most one action per model comes out. A model
-//! at a stage that is under way gets none; it is planned again when that stage ends.
+//! Which replicas are wanted, at which stage each is, and which engines are there go in; at most one action per replica comes out. A
+//! replica at a stage that is under way gets none; it is planned again when that stage ends.
 
 use warden_domain::{
     engine::{EngineKind, EnginePack, PackState},
@@ -9,14 +9,14 @@ use warden_domain::{
     model::StateReason,
 };
 
-/// Where a model is, as far as planning cares.
+/// Where a replica is, as far as planning cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Nothing runs.
     Idle,
     /// Wanted, but something must happen first.
     Waiting,
-    /// It did not come up, or died. Stays so until somebody asks again.
+    /// It did not come up, or died too often. Stays so until somebody asks again.
     Failed,
     /// A start or a stop is under way.
     Busy,
@@ -24,12 +24,23 @@ pub(crate) enum Standing {
     Up,
 }
 
-/// One model to plan for.
+/// One replica of a model, by its number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) model: ModelId,
+    pub(crate) seat: u16,
+}
+
+/// One replica to plan for.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject<'a> {
-    pub(crate) id: &'a ModelId,
+pub(crate) struct Subject {
+    pub(crate) key: Key,
     pub(crate) engine: EngineKind,
     pub(crate) wanted: bool,
+    /// It has to stop to be started anew.
+    pub(crate) leaving: bool,
+    /// It may not start yet.
+    pub(crate) held: bool,
     pub(crate) standing: Standing,
 }
 
@@ -37,29 +48,31 @@ pub(crate) struct Subject<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Start its engine.
-    Start(ModelId),
+    Start(Key),
     /// Let requests finish, then stop its engine.
-    Stop(ModelId),
+    Stop(Key),
     /// Wait, for this reason.
-    Wait(ModelId, StateReason),
+    Wait(Key, StateReason),
     /// It is not wanted and nothing runs: it is stopped.
-    Rest(ModelId),
+    Rest(Key),
 }
 
-/// The plan for all models, in their order.
-pub(crate) fn plan(subjects: &[Subject<'_>], packs: &[EnginePack]) -> Vec<Action> {
+/// The plan for all replicas, in their order.
+pub(crate) fn plan(subjects: &[Subject], packs: &[EnginePack]) -> Vec<Action> {
     subjects.iter().filter_map(|subject| next(subject, packs)).collect()
 }
 
-fn next(subject: &Subject<'_>, packs: &[EnginePack]) -> Option<Action> {
-    let id = subject.id.clone();
+fn next(subject: &Subject, packs: &[EnginePack]) -> Option<Action> {
+    let key = subject.key.clone();
     match (subject.wanted, subject.standing) {
-        (_, Standing::Busy) | (true, Standing::Failed | Standing::Up) | (false, Standing::Idle) => None,
-        (false, Standing::Up) => Some(Action::Stop(id)),
-        (false, Standing::Waiting | Standing::Failed) => Some(Action::Rest(id)),
+        (_, Standing::Busy) | (true, Standing::Failed) | (false, Standing::Idle) => None,
+        (true, Standing::Up) => subject.leaving.then_some(Action::Stop(key)),
+        (false, Standing::Up) => Some(Action::Stop(key)),
+        (false, Standing::Waiting | Standing::Failed) => Some(Action::Rest(key)),
+        (true, Standing::Idle | Standing::Waiting) if subject.held => None,
         (true, Standing::Idle | Standing::Waiting) => Some(match obstacle(subject.engine, packs) {
-            None => Action::Start(id),
-            Some(reason) => Action::Wait(id, reason),
+            None => Action::Start(key),
+            Some(reason) => Action::Wait(key, reason),
         }),
     }
 }
@@ -108,14 +121,30 @@ mod tests {
     }
 
     fn one(wanted: bool, standing: Standing, packs: &[EnginePack]) -> Option<Action> {
-        let id = ModelId::from_stored("m");
-        plan(&[Subject { id: &id, engine: EngineKind::LlamaCpp, wanted, standing }], packs).pop()
+        plan(&[subject(wanted, standing)], packs).pop()
+    }
+
+    fn subject(wanted: bool, standing: Standing) -> Subject {
+        Subject { key: key(), engine: EngineKind::LlamaCpp, wanted, leaving: false, held: false, standing }
+    }
+
+    fn key() -> Key {
+        Key { model: ModelId::from_stored("m"), seat: 0 }
+    }
+
+    #[test]
+    fn a_replica_whose_turn_it_is_stops_and_one_that_must_wait_for_cards_does_not_start() {
+        let ready = [pack(PackState::Ready)];
+        let leaving = Subject { leaving: true, ..subject(true, Standing::Up) };
+        assert_eq!(plan(&[leaving], &ready), [Action::Stop(key())]);
+        let held = Subject { held: true, ..subject(true, Standing::Idle) };
+        assert!(plan(&[held], &ready).is_empty());
     }
 
     #[test]
     fn what_is_wanted_starts_and_what_is_not_stops() {
         let ready = [pack(PackState::Ready)];
-        let id = ModelId::from_stored("m");
+        let id = key();
         assert_eq!(one(true, Standing::Idle, &ready), Some(Action::Start(id.clone())));
         assert_eq!(one(true, Standing::Waiting, &ready), Some(Action::Start(id.clone())));
         assert_eq!(one(false, Standing::Up, &ready), Some(Action::Stop(id.clone())));
@@ -142,7 +171,7 @@ mod tests {
         let Some(Action::Wait(_, reason)) = one(true, Standing::Idle, &[building(), broken()]) else { panic!("it does not wait") };
         assert_eq!(reason.code, "engine_building");
         assert!(reason.message.contains("step 3 of 9"), "{}", reason.message);
-        assert_eq!(one(true, Standing::Waiting, &[broken(), pack(PackState::Ready)]), Some(Action::Start(ModelId::from_stored("m"))));
+        assert_eq!(one(true, Standing::Waiting, &[broken(), pack(PackState::Ready)]), Some(Action::Start(key())));
         for packs in [vec![broken()], vec![]] {
             assert!(matches!(one(true, Standing::Idle, &packs), Some(Action::Wait(_, reason)) if reason.code == "engine_unavailable"));
         }

@@ -3,31 +3,37 @@
 //! It wakes on wishes, on reports of its own tasks, on news of other rooms and on a tick. Everything slow happens in `work`. Reports of
 //! an attempt that is not the present one any more are thrown away, so that a late answer about an old launch cannot touch a new one.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     sync::{
         broadcast::{self, error::RecvError},
         mpsc, oneshot,
     },
-    time::{Instant, sleep_until, timeout_at},
+    time::{sleep_until, timeout_at},
 };
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
     clock,
-    engine::{Answering, Launch, LoadView, Observation},
+    gpu::Gpus,
     ids::{GenerationId, ModelId},
     model::Model,
-    replica::ReplicaTable,
+    replica::{Reload, ReplicaTable, Sampled},
 };
-use warden_store::{Store, desired};
+use warden_store::Store;
 
 use crate::{
-    entry::{Entry, Stage, again, reason_of},
-    name::replica_id,
-    plan::{Action, Standing, Subject, plan},
+    claims::{self, Claim},
+    entry::Entry,
+    plan::{Action, Key, Standing, Subject, plan},
     room::Boards,
+    rules::ServingRules,
+    seat::{Seat, Stage, Turn, again, reason_of},
     work::{Event, Tools},
 };
 
@@ -35,72 +41,70 @@ use crate::{
 pub(crate) enum Command {
     Load { model: Model, reply: oneshot::Sender<Result<(), Problem>> },
     Unload { id: ModelId, reply: oneshot::Sender<Result<(), Problem>> },
+    Reload { model: Model, reply: oneshot::Sender<Result<Reload, Problem>> },
     Shutdown { stop_engines: bool, done: oneshot::Sender<()> },
 }
 
-const TICK_LOADING: Duration = Duration::from_millis(500);
+const TICK_LOADING: Duration = Duration::from_millis(150);
 const TICK_RUNNING: Duration = Duration::from_secs(1);
 const TICK_IDLE: Duration = Duration::from_secs(5);
-/// Requests in flight get this long when a model is unloaded, and this long when the agent stops its engines (it drained before).
+/// A load is looked at often while it is young, so that short phases are seen as well.
+const YOUNG: Duration = Duration::from_secs(10);
+const LOOK_LATER: Duration = Duration::from_millis(500);
+/// Requests in flight get this long when an engine is stopped, and this long when the agent stops its engines (it drained before).
 const PATIENCE: Duration = Duration::from_secs(30);
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(40);
-/// How long the start of the agent waits for the first look at adopted engines.
-/// Short, because new clients wait as long: an engine that hangs is told apart later.
-const FIRST_LOOK: Duration = Duration::from_millis(1200);
 
 pub(crate) struct Reconciler {
-    store: Store,
-    tools: Tools,
+    pub(crate) store: Store,
+    pub(crate) tools: Tools,
+    pub(crate) gpus: Arc<dyn Gpus>,
+    pub(crate) rules: ServingRules,
     changes: Changes,
     news: broadcast::Receiver<Topic>,
     boards: Arc<Boards>,
-    reports: mpsc::UnboundedReceiver<Event>,
-    entries: BTreeMap<ModelId, Entry>,
+    pub(crate) reports: mpsc::UnboundedReceiver<Event>,
+    pub(crate) entries: BTreeMap<ModelId, Entry>,
     /// Engines that run were found and taken over. Until then nothing is started, or there could be two of one.
-    adopted: bool,
+    pub(crate) adopted: bool,
+    /// Wanted models with their settings of now, until engines are adopted.
+    pub(crate) registered: BTreeMap<ModelId, Model>,
     patience: Duration,
 }
 
-impl Reconciler {
-    pub(crate) fn new(store: Store, tools: Tools, changes: Changes, boards: Arc<Boards>, reports: mpsc::UnboundedReceiver<Event>) -> Self {
-        let news = changes.subscribe();
-        Self { store, tools, changes, news, boards, reports, entries: BTreeMap::new(), adopted: false, patience: PATIENCE }
-    }
+/// Who answers which wish, once the snapshots show what it changed.
+enum Answer {
+    Plain(oneshot::Sender<Result<(), Problem>>, Result<(), Problem>),
+    Reload(oneshot::Sender<Result<Reload, Problem>>, Result<Reload, Problem>),
+}
 
-    /// Reads what is wanted, adopts what runs, and waits a moment for the first looks.
-    pub(crate) async fn wake_up(&mut self) -> Result<(), Problem> {
-        let models = self.tools.registry.list().await?;
-        let wanted = self.store.read(desired::wanted).await?;
-        let now = clock::now();
-        for model in models.into_iter().filter(|model| wanted.contains(&model.id)) {
-            self.entries.insert(model.id.clone(), Entry::new(model, true, Stage::Idle, now));
-        }
-        self.adopt().await;
-        self.look_at_all();
-        let deadline = Instant::now() + FIRST_LOOK;
-        while self.entries.values().any(|entry| entry.observed) {
-            match timeout_at(deadline, self.reports.recv()).await {
-                Ok(Some(event)) => self.take(event),
-                _ => break,
-            }
-        }
-        self.act().await;
-        self.show();
-        Ok(())
+impl Reconciler {
+    pub(crate) fn new(
+        store: Store,
+        tools: Tools,
+        (gpus, rules): (Arc<dyn Gpus>, ServingRules),
+        changes: Changes,
+        boards: Arc<Boards>,
+        reports: mpsc::UnboundedReceiver<Event>,
+    ) -> Self {
+        let news = changes.subscribe();
+        let (entries, registered) = (BTreeMap::new(), BTreeMap::new());
+        Self { store, tools, gpus, rules, changes, news, boards, reports, entries, adopted: false, registered, patience: PATIENCE }
     }
 
     /// Until the room is dropped or shut down.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut next_look = Instant::now() + self.tick();
+        let mut next_tick = Instant::now() + self.tick();
         loop {
             // Whoever asked is answered after the snapshots were swapped, so that the next read shows what the wish changed.
             let mut answer = None;
             tokio::select! {
                 command = commands.recv() => match command {
                     None => return,
-                    Some(Command::Load { model, reply }) => answer = Some((reply, self.load(model).await)),
-                    Some(Command::Unload { id, reply }) => answer = Some((reply, self.unload(&id).await)),
+                    Some(Command::Load { model, reply }) => answer = Some(Answer::Plain(reply, self.load(model).await)),
+                    Some(Command::Unload { id, reply }) => answer = Some(Answer::Plain(reply, self.unload(&id).await)),
+                    Some(Command::Reload { model, reply }) => answer = Some(Answer::Reload(reply, self.reload(model).await)),
                     Some(Command::Shutdown { stop_engines, done }) => {
                         if stop_engines {
                             self.stop_all().await;
@@ -120,205 +124,137 @@ impl Reconciler {
                     Ok(_) => {}
                     Err(RecvError::Closed) => return,
                 },
-                () = sleep_until(next_look) => {
+                () = sleep_until(next_tick.into()) => {
                     if !self.adopted {
                         self.adopt().await;
                     }
+                    self.give_up_what_hangs();
                     self.look_at_all();
-                    next_look = Instant::now() + self.tick();
+                    next_tick = Instant::now() + self.tick();
                 }
             }
             self.act().await;
             self.show();
-            if let Some((reply, result)) = answer {
-                let _ = reply.send(result);
+            match answer {
+                Some(Answer::Plain(reply, result)) => drop(reply.send(result)),
+                Some(Answer::Reload(reply, result)) => drop(reply.send(result)),
+                None => {}
             }
-            next_look = next_look.min(Instant::now() + self.tick());
+            next_tick = next_tick.min(Instant::now() + self.tick());
         }
     }
 
-    async fn load(&mut self, model: Model) -> Result<(), Problem> {
-        if let Some(entry) = self.entries.get(&model.id).filter(|entry| entry.wanted && entry.standing() != Standing::Failed) {
-            let what = if matches!(entry.stage, Stage::Running { .. }) { "is running already" } else { "is being loaded already" };
-            return Err(Problem::new(ProblemKind::Conflict, format!("The model {} {what}.", model.config.served_name))
-                .hint("Unload it first to load it anew."));
-        }
-        self.record(&model.id, true).await?;
-        let entry = self.entries.entry(model.id.clone()).or_insert_with(|| Entry::new(model, true, Stage::Idle, clock::now()));
-        entry.wanted = true;
-        (entry.tries, entry.not_before) = (0, None);
-        if matches!(entry.stage, Stage::Failed(_)) {
-            entry.stage = Stage::Idle;
-        }
-        Ok(())
+    pub(crate) fn seat(&mut self, key: &Key) -> Option<&mut Seat> {
+        self.entries.get_mut(&key.model)?.seats.get_mut(usize::from(key.seat))
     }
 
-    async fn unload(&mut self, id: &ModelId) -> Result<(), Problem> {
-        self.record(id, false).await?;
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.wanted = false;
-            entry.not_before = None;
-        }
-        Ok(())
-    }
-
-    async fn record(&self, id: &ModelId, wanted: bool) -> Result<(), Problem> {
-        let id = id.clone();
-        Ok(self.store.write(move |tx| desired::set(tx, &id, wanted, clock::now())).await?)
-    }
-
-    /// Takes over the engines that run: those of wanted models are watched from now on, others are stopped.
-    async fn adopt(&mut self) {
-        let running = match self.tools.engines.running().await {
-            Ok(running) => running,
-            Err(problem) => {
-                let reason = reason_of(problem);
-                for entry in self.entries.values_mut().filter(|entry| entry.wanted) {
-                    entry.stage = Stage::Waiting(reason.clone());
-                }
-                return;
-            }
-        };
-        self.adopted = true;
-        for launch in running {
-            match self.entries.values_mut().find(|entry| entry.wanted && replica_id(&entry.model) == launch.replica) {
-                Some(entry) => {
-                    tracing::info!(replica = %launch.replica, launch = %launch.launch, "engine adopted");
-                    entry.stage = Stage::Loading { launch, phase: None, last_line: None };
-                }
-                None => self.tools.stop_stray(&launch),
-            }
-        }
+    /// What other models hold; with `to_come` also what is wanted and not started yet.
+    pub(crate) fn held_by_others(&self, model: &ModelId, to_come: bool) -> Vec<Claim> {
+        self.entries.values().filter(|entry| entry.model.id != *model).filter_map(|entry| entry.claim(to_come)).collect()
     }
 
     /// Makes the plan and carries it out as far as that is quick.
-    async fn act(&mut self) {
+    pub(crate) async fn act(&mut self) {
         if !self.adopted {
             return;
         }
-        let undecided = self.entries.values().any(|entry| entry.wanted && matches!(entry.standing(), Standing::Idle | Standing::Waiting));
-        let packs = if undecided { self.tools.engines.packs().await } else { Vec::new() };
         let now = Instant::now();
-        let subjects: Vec<Subject<'_>> = self
-            .entries
-            .values()
-            .filter(|entry| entry.not_before.is_none_or(|moment| moment <= now))
-            .map(|entry| Subject { id: &entry.model.id, engine: entry.model.config.engine, wanted: entry.wanted, standing: entry.standing() })
-            .collect();
+        let mut subjects = Vec::new();
+        for entry in self.entries.values_mut() {
+            entry.advance();
+            entry.drop_extras();
+            let held = entry.holds_starts();
+            for (seat, number) in entry.seats.iter().zip(0u16..) {
+                if seat.not_before.is_some_and(|moment| moment > now) && entry.wanted && !seat.extra {
+                    continue;
+                }
+                subjects.push(Subject {
+                    key: Key { model: entry.model.id.clone(), seat: number },
+                    engine: entry.model.config.engine,
+                    wanted: entry.wanted && !seat.extra,
+                    leaving: seat.turn == Turn::Leaving,
+                    held,
+                    standing: seat.standing(),
+                });
+            }
+        }
+        let undecided = subjects.iter().any(|s| s.wanted && matches!(s.standing, Standing::Idle | Standing::Waiting));
+        let packs = if undecided { self.tools.engines.packs().await } else { Vec::new() };
         for action in plan(&subjects, &packs) {
             self.apply(action);
         }
     }
 
     fn apply(&mut self, action: Action) {
-        let (Action::Start(id) | Action::Stop(id) | Action::Wait(id, _) | Action::Rest(id)) = &action;
-        let Some(entry) = self.entries.get_mut(id) else { return };
         match action {
-            Action::Start(_) => {
-                let generation = GenerationId::random();
-                self.tools.start(&entry.model, generation.clone());
-                entry.stage = Stage::Starting(generation);
-            }
-            Action::Stop(id) => {
-                if let Some(launch) = entry.launch().cloned() {
-                    self.tools.stop(&id, &launch, self.patience);
-                    entry.stage = Stage::Stopping { launch, draining: true };
-                }
-            }
-            Action::Wait(_, reason) => entry.stage = Stage::Waiting(reason),
-            Action::Rest(_) => entry.stage = Stage::Idle,
-        }
-    }
-
-    /// Takes a report in.
-    fn take(&mut self, event: Event) {
-        match event {
-            Event::Started { id, generation, result } => {
-                let current = self.entries.get_mut(&id).filter(|entry| entry.stage == Stage::Starting(generation));
-                match (current, result) {
-                    (Some(entry), Ok(launch)) => {
-                        self.tools.look(&id, &launch);
-                        entry.observed = true;
-                        entry.tries = 0;
-                        entry.stage = Stage::Loading { launch, phase: None, last_line: None };
-                    }
-                    (Some(entry), Err(problem)) => {
-                        tracing::warn!(model = %id, %problem, "a model could not be started");
-                        match again(&problem, entry.tries) {
-                            Some(pause) => {
-                                entry.tries += 1;
-                                entry.not_before = Some(Instant::now() + pause);
-                                entry.stage = Stage::Waiting(reason_of(problem));
-                            }
-                            None => entry.stage = Stage::Failed(reason_of(problem)),
-                        }
-                    }
-                    (None, Ok(launch)) => self.tools.stop_stray(&launch),
-                    (None, Err(_)) => {}
-                }
-            }
-            Event::Drained { id, launch } => {
-                if let Some(Stage::Stopping { launch: current, draining }) = self.entries.get_mut(&id).map(|entry| &mut entry.stage)
-                    && current.launch == launch
+            Action::Start(key) => self.start(&key),
+            Action::Stop(key) => {
+                let patience = self.patience;
+                let tools = self.tools.clone();
+                if let Some(seat) = self.seat(&key)
+                    && let Some(launch) = seat.launch().cloned()
                 {
-                    *draining = false;
+                    tools.stop(key, &launch, patience);
+                    seat.stage = Stage::Stopping { launch, draining: true };
                 }
             }
-            Event::Stopped { id, launch, result } => {
-                if let Some(entry) = self.entries.get_mut(&id)
-                    && matches!(&entry.stage, Stage::Stopping { launch: current, .. } if current.launch == launch)
-                {
-                    entry.stage = match result {
-                        Ok(()) => Stage::Idle,
-                        Err(problem) => {
-                            tracing::warn!(model = %id, %problem, "a model could not be stopped");
-                            // Wanted or not: the page must show that something still runs.
-                            entry.wanted = true;
-                            Stage::Failed(reason_of(problem))
-                        }
-                    };
+            Action::Wait(key, reason) => {
+                if let Some(seat) = self.seat(&key) {
+                    seat.stage = Stage::Waiting(reason);
                 }
             }
-            Event::Observed { id, launch, observation } => {
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.observed = false;
-                    if let Some(current) = entry.launch().filter(|current| current.launch == launch).cloned() {
-                        saw(entry, current, observation);
-                    }
+            Action::Rest(key) => {
+                if let Some(seat) = self.seat(&key) {
+                    seat.stage = Stage::Idle;
                 }
             }
         }
     }
 
-    fn look_at_all(&mut self) {
-        for (id, entry) in &mut self.entries {
-            if let Some(launch) = entry.launch().filter(|_| !entry.observed) {
-                self.tools.look(id, launch);
-                entry.observed = true;
+    /// Starts a replica if its cards are free; they were when it was asked for, but not for what is wanted since before the agent started.
+    fn start(&mut self, key: &Key) {
+        let held = self.held_by_others(&key.model, false);
+        let gpus = self.gpus.snapshot();
+        let Some(entry) = self.entries.get_mut(&key.model) else { return };
+        let Some(seat) = entry.seats.get_mut(usize::from(key.seat)) else { return };
+        seat.not_before = None;
+        if let Err(problem) = claims::decide(&entry.model.config, &held, &gpus) {
+            match again(&problem, seat.tries) {
+                Some(pause) => {
+                    (seat.tries, seat.not_before) = (seat.tries + 1, Some(Instant::now() + pause));
+                    seat.stage = Stage::Waiting(reason_of(problem));
+                }
+                None => seat.stage = Stage::Failed(reason_of(problem)),
             }
-        }
-    }
-
-    /// Forgets models that are not registered any more; an engine of one is stopped first.
-    async fn forget_removed(&mut self) {
-        if self.entries.is_empty() {
             return;
         }
-        let Ok(models) = self.tools.registry.list().await else { return };
-        self.entries.retain(|id, entry| {
-            let known = models.iter().any(|model| model.id == *id);
-            entry.wanted &= known;
-            known || entry.may_run()
-        });
+        let generation = GenerationId::random();
+        seat.cards = entry.model.config.layout.cards_of(key.seat).to_vec();
+        self.tools.start(key.clone(), &entry.model, generation.clone());
+        seat.stage = Stage::Starting(generation);
     }
 
-    /// A wanted model that failed because its disk was missing is tried again when disks changed; while it is still missing, it fails again
-    /// with the same reason.
-    fn try_again_where_the_disk_was_missing(&mut self) {
-        let code = ProblemKind::DiskMissing.code();
-        for entry in self.entries.values_mut().filter(|entry| entry.wanted) {
-            if matches!(&entry.stage, Stage::Failed(reason) if reason.code == code) {
-                entry.stage = Stage::Idle;
+    pub(crate) fn look_at_all(&mut self) {
+        let now = Instant::now();
+        for (id, entry) in &mut self.entries {
+            for (seat, number) in entry.seats.iter_mut().zip(0u16..) {
+                let Some(launch) = seat.launch().cloned() else { continue };
+                let key = Key { model: id.clone(), seat: number };
+                if !seat.observed && seat.next_look <= now {
+                    self.tools.look(key.clone(), &launch);
+                    seat.observed = true;
+                    seat.next_look = now
+                        + match &seat.stage {
+                            Stage::Loading { clock, .. } if clock.age(now) < YOUNG => Duration::ZERO,
+                            Stage::Loading { .. } => LOOK_LATER,
+                            _ => TICK_RUNNING,
+                        };
+                }
+                let due = seat.next_read <= now && !seat.sampled && matches!(seat.stage, Stage::Running { .. });
+                if due {
+                    self.tools.read(key, &launch);
+                    (seat.sampled, seat.next_read) = (true, now + TICK_RUNNING);
+                }
             }
         }
     }
@@ -336,7 +272,7 @@ impl Reconciler {
             if !self.entries.values().any(Entry::may_run) {
                 return;
             }
-            match timeout_at(deadline, self.reports.recv()).await {
+            match timeout_at(deadline.into(), self.reports.recv()).await {
                 Ok(Some(event)) => self.take(event),
                 _ => return,
             }
@@ -344,8 +280,13 @@ impl Reconciler {
     }
 
     fn tick(&self) -> Duration {
-        let loading = self.entries.values().any(|entry| matches!(entry.stage, Stage::Loading { .. }));
-        let waiting = !self.adopted || self.entries.values().any(|entry| entry.launch().is_some() || matches!(entry.stage, Stage::Waiting(_)));
+        let seats = || self.entries.values().flat_map(|entry| &entry.seats);
+        let now = Instant::now();
+        if let Some(soon) = seats().filter_map(|seat| seat.not_before).filter(|moment| *moment > now).min() {
+            return (soon - now).clamp(Duration::from_millis(10), TICK_LOADING);
+        }
+        let loading = seats().any(|seat| matches!(seat.stage, Stage::Loading { .. }));
+        let waiting = !self.adopted || seats().any(|seat| seat.launch().is_some() || matches!(seat.stage, Stage::Waiting(_)));
         match (loading, waiting) {
             (true, _) => TICK_LOADING,
             (false, true) => TICK_RUNNING,
@@ -354,7 +295,7 @@ impl Reconciler {
     }
 
     /// Swaps the snapshots when they changed, and tells.
-    fn show(&mut self) {
+    pub(crate) fn show(&mut self) {
         let now = clock::now();
         let states: BTreeMap<_, _> = self.entries.iter_mut().map(|(id, entry)| (id.clone(), entry.document(now))).collect();
         let models = self.entries.values().filter_map(Entry::served).map(|served| (served.served_name.clone(), served)).collect();
@@ -368,29 +309,23 @@ impl Reconciler {
             self.boards.states.store(Arc::new(states));
             changed = true;
         }
+        let samples: BTreeMap<_, Sampled> = self
+            .entries
+            .values()
+            .flat_map(|entry| &entry.seats)
+            .filter(|seat| matches!(seat.stage, Stage::Running { .. }))
+            .filter_map(|seat| Some((seat.id.clone(), seat.sample.clone()?)))
+            .collect();
+        if **self.boards.samples.load() != samples {
+            self.boards.samples.store(Arc::new(samples));
+        }
         if changed {
             self.changes.publish(Topic::Models);
         }
     }
 }
 
-/// What a look means for an entry whose launch is still the one that was looked at.
-fn saw(entry: &mut Entry, launch: Launch, observation: Observation) {
-    entry.stage = match observation {
-        Observation::Ready(Answering { context, .. }) => {
-            if matches!(entry.stage, Stage::Loading { .. }) {
-                tracing::info!(model = %entry.model.id, launch = %launch.launch, "model runs");
-            }
-            Stage::Running { launch, context, silent: false }
-        }
-        Observation::Starting(LoadView { phase, last_line, .. }) => Stage::Loading { launch, phase, last_line },
-        Observation::Silent { .. } => {
-            let context = if let Stage::Running { context, .. } = &entry.stage { *context } else { None };
-            Stage::Running { launch, context, silent: true }
-        }
-        Observation::Gone { reason } => {
-            tracing::warn!(model = %entry.model.id, launch = %launch.launch, code = %reason.code, reason = %reason.message, "the engine is gone");
-            Stage::Failed(reason)
-        }
-    };
+/// The refusal of a wish that clashes with what is under way.
+pub(crate) fn clash(message: String, hint: &str) -> Problem {
+    Problem::new(ProblemKind::Conflict, message).hint(hint)
 }

@@ -3,7 +3,7 @@
 //! Reads never wait: they take the last snapshot. Wishes go through the reconciler one after the other, so that of two people who press
 //! the same button one wins and the other is told so.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -12,9 +12,10 @@ use warden_domain::{
     Problem, ProblemKind,
     change::Changes,
     engine::{Engines, PackState},
-    ids::ModelId,
-    model::{Model, ModelState, Registry},
-    replica::{InFlight, ReplicaTable, Serving},
+    gpu::Gpus,
+    ids::{ModelId, ReplicaId},
+    model::{Model, ModelState, Registry, StateWord},
+    replica::{InFlight, Reload, ReplicaTable, Sampled, Serving},
 };
 use warden_store::Store;
 
@@ -22,6 +23,7 @@ use crate::{
     name::replica_id,
     plan::obstacle,
     reconciler::{Command, Reconciler},
+    rules::ServingRules,
     work::Tools,
 };
 
@@ -35,6 +37,12 @@ pub struct ServingParts {
     pub engines: Arc<dyn Engines>,
     /// Knows the requests in flight.
     pub flights: Arc<dyn InFlight>,
+    /// Knows the cards.
+    pub gpus: Arc<dyn Gpus>,
+    /// How patient it is.
+    pub rules: ServingRules,
+    /// Where evidence of engines that were given up is kept: `evidence` in the agent's state folder. Made when it is needed.
+    pub evidence_dir: PathBuf,
     /// Where news goes to and comes from.
     pub changes: Changes,
 }
@@ -44,6 +52,7 @@ pub struct ServingParts {
 pub(crate) struct Boards {
     pub(crate) table: ArcSwap<ReplicaTable>,
     pub(crate) states: ArcSwap<BTreeMap<ModelId, ModelState>>,
+    pub(crate) samples: ArcSwap<BTreeMap<ReplicaId, Sampled>>,
 }
 
 /// Desired against observed, for all models.
@@ -64,8 +73,9 @@ impl ServingRoom {
         let boards = Arc::new(Boards::default());
         let (commands, queue) = mpsc::channel(64);
         let (events, reports) = mpsc::unbounded_channel();
-        let tools = Tools { registry: Arc::clone(&parts.registry), engines: Arc::clone(&parts.engines), flights: parts.flights, events };
-        let mut reconciler = Reconciler::new(parts.store, tools, parts.changes, Arc::clone(&boards), reports);
+        let (registry, engines) = (Arc::clone(&parts.registry), Arc::clone(&parts.engines));
+        let tools = Tools { registry, engines, flights: parts.flights, evidence_dir: parts.evidence_dir, events };
+        let mut reconciler = Reconciler::new(parts.store, tools, (parts.gpus, parts.rules), parts.changes, Arc::clone(&boards), reports);
         reconciler.wake_up().await?;
         tokio::spawn(reconciler.run(queue));
         Ok(Arc::new(Self { commands, boards, registry: parts.registry, engines: parts.engines }))
@@ -80,7 +90,7 @@ impl ServingRoom {
         }
     }
 
-    async fn ask(&self, make: impl FnOnce(oneshot::Sender<Result<(), Problem>>) -> Command) -> Result<(), Problem> {
+    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<Result<T, Problem>>) -> Command) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(make(reply)).await.map_err(|_| stopping())?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
@@ -106,10 +116,15 @@ impl Serving for ServingRoom {
         self.boards.states.load_full()
     }
 
+    fn samples(&self) -> Arc<BTreeMap<ReplicaId, Sampled>> {
+        self.boards.samples.load_full()
+    }
+
     async fn load(&self, id: &ModelId) -> Result<(), Problem> {
         let model = self.registry.get(id).await?;
         self.registry.verify(id).await?;
         self.engine_is_there(&model).await?;
+        self.engines.check_arguments(model.config.engine, &model.config.layout.extra_args)?;
         self.ask(|reply| Command::Load { model, reply }).await
     }
 
@@ -118,9 +133,21 @@ impl Serving for ServingRoom {
         self.ask(|reply| Command::Unload { id: model.id, reply }).await
     }
 
+    async fn reload(&self, id: &ModelId) -> Result<Reload, Problem> {
+        let model = self.registry.get(id).await?;
+        self.registry.verify(id).await?;
+        self.engines.check_arguments(model.config.engine, &model.config.layout.extra_args)?;
+        self.ask(|reply| Command::Reload { model, reply }).await
+    }
+
     async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem> {
         let model = self.registry.get(id).await?;
-        Ok(self.engines.log_tail(&replica_id(&model), lines).await)
+        // The one that somebody would look for: a replica that failed or comes up, else the first.
+        let states = self.boards.states.load();
+        let replicas = states.get(id).map(|state| state.replicas.as_slice()).unwrap_or_default();
+        let wanted = [StateWord::Failed, StateWord::Loading].into_iter().find_map(|word| replicas.iter().find(|replica| replica.state == word));
+        let replica = wanted.map_or_else(|| replica_id(&model, 0), |replica| replica.id.clone());
+        Ok(self.engines.log_tail(&replica, lines).await)
     }
 }
 

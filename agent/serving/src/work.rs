@@ -1,33 +1,46 @@
-//! The slow parts: starting, stopping, looking. Each is a task of its own that reports one event to the reconciler.
+//! The slow parts: starting, stopping, looking, reading figures, keeping evidence. Each is a task of its own that reports one event to the
+//! reconciler.
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use warden_domain::{
-    Problem,
-    engine::{Engines, Launch, Observation, ReplicaPlan},
+    Problem, clock,
+    engine::{Activity, Engines, Launch, Observation, ReplicaPlan},
     ids::{GenerationId, ModelId},
-    model::{Model, Registry},
-    replica::InFlight,
+    model::{Incident, Model, Registry, StateReason},
+    replica::{InFlight, Sampled},
     units::Tokens,
 };
 
-use crate::name::replica_id;
+use crate::{
+    evidence::{self, Evidence},
+    name::replica_id,
+    plan::Key,
+};
 
 /// What a task reports.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A start is through, well or not.
-    Started { id: ModelId, generation: GenerationId, result: Result<Launch, Problem> },
+    Started { key: Key, generation: GenerationId, result: Result<Launch, Problem> },
     /// No request is in flight any more, or the time for them is over.
-    Drained { id: ModelId, launch: String },
+    Drained { key: Key, launch: String },
     /// A stop is through, well or not.
-    Stopped { id: ModelId, launch: String, result: Result<(), Problem> },
+    Stopped { key: Key, launch: String, result: Result<(), Problem> },
     /// A look is through.
-    Observed { id: ModelId, launch: String, observation: Observation },
+    Observed { key: Key, launch: String, observation: Observation },
+    /// Figures were read, or could not be.
+    Read { key: Key, launch: String, sampled: Option<Sampled>, activity: Option<Activity> },
+    /// Evidence was kept.
+    Kept { model: ModelId, incident: Incident },
 }
 
 /// What the tasks work with.
@@ -36,46 +49,91 @@ pub(crate) struct Tools {
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) engines: Arc<dyn Engines>,
     pub(crate) flights: Arc<dyn InFlight>,
+    pub(crate) evidence_dir: PathBuf,
     pub(crate) events: mpsc::UnboundedSender<Event>,
 }
 
 /// Context per request when neither the admin nor the model's file says one, and the most that is taken without being asked for.
 const USUAL_CONTEXT: u64 = 4096;
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
+/// Figures that are not there after this long are not waited for.
+const READ_LIMIT: Duration = Duration::from_secs(3);
+const EVIDENCE_LIMIT: Duration = Duration::from_secs(5);
+/// Lines of the log that are kept.
+const EVIDENCE_LINES: usize = 2000;
 
 impl Tools {
     /// Checks the file once more, then starts the engine.
-    pub(crate) fn start(&self, model: &Model, generation: GenerationId) {
+    pub(crate) fn start(&self, key: Key, model: &Model, generation: GenerationId) {
         let (tools, model) = (self.clone(), model.clone());
         tokio::spawn(async move {
-            let plan = replica_plan(&model, generation.clone());
+            let plan = replica_plan(&model, key.seat, generation.clone());
             let result = match tools.registry.verify(&model.id).await {
                 Ok(()) => tools.engines.start(&plan).await,
                 Err(problem) => Err(problem),
             };
-            let _ = tools.events.send(Event::Started { id: model.id, generation, result });
+            let _ = tools.events.send(Event::Started { key, generation, result });
         });
     }
 
-    /// Waits for the model's requests, then stops the engine.
-    pub(crate) fn stop(&self, id: &ModelId, launch: &Launch, patience: Duration) {
-        let (tools, id, launch) = (self.clone(), id.clone(), launch.clone());
+    /// Waits for the replica's requests, then stops the engine.
+    pub(crate) fn stop(&self, key: Key, launch: &Launch, patience: Duration) {
+        let (tools, launch) = (self.clone(), launch.clone());
         tokio::spawn(async move {
             let begin = Instant::now();
-            while tools.flights.of_model(&id) > 0 && begin.elapsed() < patience {
+            // Whoever read the table just before it was swapped is counted by then.
+            sleep(DRAIN_LOOK).await;
+            while tools.flights.of_replica(&key.model, &launch.replica) > 0 && begin.elapsed() < patience {
                 sleep(DRAIN_LOOK).await;
             }
-            let _ = tools.events.send(Event::Drained { id: id.clone(), launch: launch.launch.clone() });
+            let _ = tools.events.send(Event::Drained { key: key.clone(), launch: launch.launch.clone() });
             let result = tools.engines.stop(&launch.replica).await;
-            let _ = tools.events.send(Event::Stopped { id, launch: launch.launch, result });
+            let _ = tools.events.send(Event::Stopped { key, launch: launch.launch, result });
         });
     }
 
-    pub(crate) fn look(&self, id: &ModelId, launch: &Launch) {
-        let (tools, id, launch) = (self.clone(), id.clone(), launch.clone());
+    /// Keeps what can be told of an engine that was given up, then ends it. Nothing is waited for: its requests will not be answered.
+    pub(crate) fn give_up(&self, key: Key, launch: &Launch, reason: StateReason, sample: Option<Sampled>) {
+        let (tools, launch) = (self.clone(), launch.clone());
+        tokio::spawn(async move {
+            tools.keep_now(&key.model, &launch, reason, sample).await;
+            let result = tools.engines.stop(&launch.replica).await;
+            let _ = tools.events.send(Event::Stopped { key, launch: launch.launch, result });
+        });
+    }
+
+    /// Keeps what can be told of an engine that is gone already.
+    pub(crate) fn keep(&self, model: &ModelId, launch: &Launch, reason: StateReason, sample: Option<Sampled>) {
+        let (tools, model, launch) = (self.clone(), model.clone(), launch.clone());
+        tokio::spawn(async move { tools.keep_now(&model, &launch, reason, sample).await });
+    }
+
+    async fn keep_now(&self, model: &ModelId, launch: &Launch, reason: StateReason, sample: Option<Sampled>) {
+        let gathered = async { (self.engines.log_tail(&launch.replica, EVIDENCE_LINES).await, self.engines.traces(launch).await) };
+        let (log, traces) = timeout(EVIDENCE_LIMIT, gathered).await.unwrap_or_default();
+        let evidence = Evidence { model: model.clone(), launch: launch.clone(), reason, sample, log, traces };
+        let folder = self.evidence_dir.clone();
+        if let Ok(incident) = tokio::task::spawn_blocking(move || evidence::keep(&folder, &evidence)).await {
+            let _ = self.events.send(Event::Kept { model: model.clone(), incident });
+        }
+    }
+
+    pub(crate) fn look(&self, key: Key, launch: &Launch) {
+        let (tools, launch) = (self.clone(), launch.clone());
         tokio::spawn(async move {
             let observation = tools.engines.observe(&launch).await;
-            let _ = tools.events.send(Event::Observed { id, launch: launch.launch, observation });
+            let _ = tools.events.send(Event::Observed { key, launch: launch.launch, observation });
+        });
+    }
+
+    /// Reads an engine's figures and what its processes did.
+    pub(crate) fn read(&self, key: Key, launch: &Launch) {
+        let (tools, launch) = (self.clone(), launch.clone());
+        tokio::spawn(async move {
+            let sample = timeout(READ_LIMIT, tools.engines.sample(&launch)).await.ok().and_then(Result::ok);
+            let activity = timeout(READ_LIMIT, tools.engines.activity(&launch)).await.ok().flatten();
+            let sampled = sample.map(|sample| Sampled { launch: launch.launch.clone(), at: clock::now(), sample });
+            let _ = tools.events.send(Event::Read { key, launch: launch.launch, sampled, activity });
         });
     }
 
@@ -91,17 +149,17 @@ impl Tools {
     }
 }
 
-fn replica_plan(model: &Model, generation: GenerationId) -> ReplicaPlan {
+fn replica_plan(model: &Model, number: u16, generation: GenerationId) -> ReplicaPlan {
     let trained = model.facts.trained_context.map_or(USUAL_CONTEXT, |tokens| tokens.0.min(USUAL_CONTEXT));
     ReplicaPlan {
-        replica: replica_id(model),
+        replica: replica_id(model, number),
         generation,
         engine: model.config.engine,
         served_name: model.config.served_name.clone(),
         model_path: model.config.path.clone(),
         context: model.config.context.unwrap_or(Tokens(trained)),
         slots: model.config.slots,
-        gpus: model.config.layout.gpus.clone(),
+        gpus: model.config.layout.cards_of(number).to_vec(),
         extra_args: model.config.layout.extra_args.clone(),
     }
 }

@@ -36,18 +36,24 @@ async fn a_model_loads_answers_dies_is_told_as_dead_and_loads_again() {
     let [pid] = bench.engine_pids()[..] else { panic!("not exactly one engine: {:?}", bench.engine_pids()) };
     let begin = std::time::Instant::now();
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    let state = wait_for(&room, &model.id, StateWord::Failed, SOON).await;
+    let failed = wait_for(&room, &model.id, StateWord::Failed, SOON).await;
     assert!(begin.elapsed() < Duration::from_secs(3), "told only after {:?}", begin.elapsed());
-    let reason = state.reason.unwrap();
+    let reason = failed.reason.unwrap();
     assert_eq!(reason.code, "engine_killed");
-    assert!(reason.hint.is_some());
+    assert!(reason.hint.unwrap().contains("restart 1 of 3"));
     assert!(room.table().models.is_empty(), "the gateway would still send to a dead engine");
 
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(bench.engine_pids().is_empty(), "it was started again although nobody asked");
-    room.load(&model.id).await.unwrap();
     let again = wait_for(&room, &model.id, StateWord::Running, LOAD).await;
     assert_ne!(again.replicas[0].launch, state.replicas[0].launch);
+    let kept = again.incidents[0].clone();
+    assert_eq!(kept.reason.code, "engine_killed");
+    let folder = bench.path("state").join(kept.evidence.unwrap());
+    assert!(folder.join("engine.log").is_file() && folder.join("report.json").is_file());
+    let phases = bench.store.read({
+        let id = model.id.clone();
+        move |db| warden_store::loads::recent(db, &id, warden_domain::engine::EngineKind::LlamaCpp)
+    });
+    assert_eq!(phases.await.unwrap().len(), 2, "both loads are remembered");
     chat(&room, "tiny").await;
 
     room.unload(&model.id).await.unwrap();

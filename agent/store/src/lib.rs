@@ -13,6 +13,7 @@ mod error;
 pub mod issues;
 pub mod keys;
 mod ledger;
+pub mod loads;
 pub mod models;
 pub mod moment;
 pub mod recovery;

@@ -15,8 +15,14 @@ use crate::{
     moment::{from_ms, to_ms},
 };
 
+/// How often and on what a model runs, and with which settings it was loaded last. An older program leaves both empty.
+pub(crate) const LAYOUT: &str = "
+ALTER TABLE models ADD COLUMN layout TEXT;
+ALTER TABLE desired ADD COLUMN config TEXT;
+";
+
 /// The columns of a model, in the order `from_row` reads them.
-const COLUMNS: &str = "id, created_at, served_name, path, engine, context, slots, facts";
+const COLUMNS: &str = "id, created_at, served_name, path, engine, context, slots, facts, layout";
 
 /// Adds a model.
 ///
@@ -27,7 +33,7 @@ pub fn insert(db: &Connection, model: &Model) -> Result<(), StoreError> {
     let facts = serde_json::to_string(&model.facts).map_err(|cause| unreadable(FACTS_COLUMN, cause.to_string()))?;
     let context = model.config.context.map(|tokens| i64::try_from(tokens.0).unwrap_or(i64::MAX));
     db.execute(
-        &format!("INSERT INTO models ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
+        &format!("INSERT INTO models ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"),
         params![
             model.id.as_str(),
             to_ms(model.created_at),
@@ -36,10 +42,25 @@ pub fn insert(db: &Connection, model: &Model) -> Result<(), StoreError> {
             model.config.engine.as_str(),
             context,
             model.config.slots,
-            facts
+            facts,
+            layout_text(&model.config.layout)?
         ],
     )?;
     Ok(())
+}
+
+/// Replaces what can be changed of a model's settings: window, slots, layout. `false` when there is no such model.
+///
+/// # Errors
+/// `DiskFull`, or SQLite's own.
+pub fn update(db: &Connection, id: &ModelId, config: &ModelConfig) -> Result<bool, StoreError> {
+    let context = config.context.map(|tokens| i64::try_from(tokens.0).unwrap_or(i64::MAX));
+    let layout = layout_text(&config.layout)?;
+    Ok(db.execute("UPDATE models SET context = ?2, slots = ?3, layout = ?4 WHERE id = ?1", params![id.as_str(), context, config.slots, layout])? > 0)
+}
+
+fn layout_text(layout: &Layout) -> Result<String, StoreError> {
+    serde_json::to_string(layout).map_err(|cause| unreadable(LAYOUT_COLUMN, cause.to_string()))
 }
 
 /// All models that this version can run, oldest first. A row of an engine or with facts that only another version knows is left out
@@ -90,10 +111,15 @@ pub fn delete(db: &Connection, id: &ModelId) -> Result<bool, StoreError> {
 const PATH_COLUMN: usize = 3;
 const ENGINE_COLUMN: usize = 4;
 const FACTS_COLUMN: usize = 7;
+const LAYOUT_COLUMN: usize = 8;
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<Model> {
     let engine: String = row.get(ENGINE_COLUMN)?;
     let facts: String = row.get(FACTS_COLUMN)?;
+    let layout = match row.get::<_, Option<String>>(LAYOUT_COLUMN)? {
+        None => Layout::default(),
+        Some(text) => serde_json::from_str(&text).map_err(|cause| conversion(LAYOUT_COLUMN, cause.to_string()))?,
+    };
     Ok(Model {
         id: ModelId::from_stored(row.get::<_, String>(0)?),
         created_at: from_ms(row.get(1)?),
@@ -103,7 +129,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Model> {
             engine: EngineKind::from_stored(&engine).ok_or_else(|| conversion(ENGINE_COLUMN, format!("unknown engine {engine:?}")))?,
             context: row.get::<_, Option<i64>>(5)?.and_then(|n| u64::try_from(n).ok()).map(Tokens),
             slots: row.get(6)?,
-            layout: Layout::default(),
+            layout,
         },
         facts: serde_json::from_str::<ModelFacts>(&facts).map_err(|cause| conversion(FACTS_COLUMN, cause.to_string()))?,
     })
@@ -118,13 +144,13 @@ fn unreadable(column: usize, cause: String) -> StoreError {
 }
 
 #[cfg(test)]
-mod tests {
-    use warden_domain::{clock, units::Bytes};
+pub(crate) mod tests {
+    use warden_domain::{clock, ids::GpuId, units::Bytes};
 
     use super::*;
     use crate::{Store, desired};
 
-    fn model(name: &str) -> Model {
+    pub(crate) fn model(name: &str) -> Model {
         Model {
             id: ModelId::random(),
             created_at: clock::now(),
@@ -150,6 +176,24 @@ mod tests {
         assert!(store.write(move |tx| insert(tx, &twin)).await.unwrap_err().is_taken());
         assert_eq!(store.read(list).await.unwrap(), std::slice::from_ref(&tiny));
         assert_eq!(store.read(move |db| by_id(db, &id)).await.unwrap(), Some(tiny));
+    }
+
+    #[tokio::test]
+    async fn changed_settings_come_back_and_a_row_of_an_older_program_has_the_usual_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let tiny = model("tiny");
+        let mut config = tiny.config.clone();
+        config.context = None;
+        config.layout =
+            Layout { replicas: 2, gpus: vec![GpuId::from_stored("GPU-a"), GpuId::from_stored("GPU-b")], extra_args: vec!["-x".to_owned()] };
+        let (id, changed) = (tiny.id.clone(), config.clone());
+        store.write(move |tx| insert(tx, &tiny).and_then(|()| update(tx, &tiny.id, &changed))).await.unwrap();
+        let asked = id.clone();
+        assert_eq!(store.read(move |db| by_id(db, &asked)).await.unwrap().unwrap().config, config);
+        let asked = id.clone();
+        store.write(move |tx| Ok(tx.execute("UPDATE models SET layout = NULL WHERE id = ?1", [asked.as_str()])?)).await.unwrap();
+        assert_eq!(store.read(move |db| by_id(db, &id)).await.unwrap().unwrap().config.layout, Layout::default());
     }
 
     #[tokio::test]

@@ -21,6 +21,9 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, readable_from: 1, sql: crate::alerts::SCHEMA },
     Migration { version: 4, readable_from: 1, sql: crate::disks::SCHEMA },
     Migration { version: 5, readable_from: 1, sql: crate::issues::SAID },
+    // An older program runs such a model once and on processors, which is safe, and writes rows that this one reads.
+    Migration { version: 6, readable_from: 1, sql: crate::models::LAYOUT },
+    Migration { version: 7, readable_from: 1, sql: crate::loads::SCHEMA },
 ];
 
 /// The newest version of the schema that this program brings.

@@ -46,6 +46,24 @@ pub(crate) async fn unload(State(web): State<Web>, headers: HeaderMap, guest: Gu
     }
 }
 
+/// `GET /ui/models/{id}/reload`: the question.
+pub(crate) async fn ask_reload(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path(id): Path<String>) -> Response {
+    match web.registry.get(&ModelId::from_stored(id)).await {
+        Ok(model) => ask::show(&web, &guest, &headers, reload_question(&web, &guest, &model), None).await,
+        Err(problem) => refuse(&web, guest.look, &headers, &problem),
+    }
+}
+
+/// `POST /ui/models/{id}/reload`
+pub(crate) async fn reload(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path(id): Path<String>) -> Response {
+    let id = ModelId::from_stored(id);
+    let outcome = if guest.may_change() { web.serving.reload(&id).await.map(drop) } else { Err(role(&guest)) };
+    match outcome {
+        Ok(()) => respond::done(),
+        Err(problem) => again(&web, &guest, &headers, &id, reload_question, &problem).await,
+    }
+}
+
 /// `GET /ui/models/{id}/remove`: the question.
 pub(crate) async fn ask_remove(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path(id): Path<String>) -> Response {
     match web.registry.get(&ModelId::from_stored(id)).await {
@@ -90,6 +108,18 @@ fn unload_question(web: &Web, guest: &Guest, model: &Model) -> Question {
         (t.ask_cancel_load(name), vec![t.ask_cancel_load_step.to_owned(), t.ask_unload_keep.to_owned()], t.ask_cancel_load_verb)
     };
     Question { url: format!("/ui/models/{}/unload", model.id), question, plan, verb, back: format!("/ui/models/{}", model.id) }
+}
+
+fn reload_question(web: &Web, guest: &Guest, model: &Model) -> Question {
+    let t = guest.look.lang.text();
+    let several = web.serving.states().get(&model.id).is_some_and(|state| state.replicas.len() > 1);
+    Question {
+        url: format!("/ui/models/{}/reload", model.id),
+        question: t.ask_reload(&model.config.served_name),
+        plan: vec![if several { t.ask_reload_rolling } else { t.ask_reload_restart }.to_owned()],
+        verb: t.ask_reload_verb,
+        back: format!("/ui/models/{}", model.id),
+    }
 }
 
 fn remove_question(_: &Web, guest: &Guest, model: &Model) -> Question {

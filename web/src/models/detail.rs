@@ -6,10 +6,12 @@ use axum::{
     http::HeaderMap,
     response::Response,
 };
+use jiff::Timestamp;
 use warden_domain::{
     Problem, clock,
     ids::ModelId,
-    model::{Model, ModelState},
+    model::{Incident, LoadPhase, Model, ModelState, StateWord},
+    units::Millis,
 };
 
 use crate::{
@@ -32,7 +34,24 @@ const LINES: usize = 200;
 struct ReplicaView {
     id: String,
     state: StateView,
+    /// What it does, or why it does not run.
+    more: String,
     launch: String,
+}
+
+struct PhaseView {
+    name: String,
+    elapsed: String,
+    typical: String,
+    /// `done`, `now` or `later`.
+    word: &'static str,
+}
+
+struct IncidentView {
+    at: Moment,
+    replica: String,
+    sentence: String,
+    kept: String,
 }
 
 #[derive(Template)]
@@ -45,6 +64,13 @@ pub(crate) struct Detail {
     facts: Vec<(&'static str, String)>,
     replicas: Vec<ReplicaView>,
     routing: Option<RoutingCard>,
+    phases: Vec<PhaseView>,
+    incidents: Vec<IncidentView>,
+    notice: Option<(String, String)>,
+    /// What runs has other settings than the registered ones.
+    pending: bool,
+    settings_url: Option<String>,
+    reload_url: Option<String>,
     example: String,
     log: String,
     log_words: String,
@@ -64,6 +90,12 @@ impl Detail {
             facts: facts(&model, state, &Moment::new(model.created_at, now, t), t),
             replicas: replicas(state, t),
             routing: RoutingCard::of(web, id, t),
+            phases: state.map_or_else(Vec::new, |state| phases(state, now, t)),
+            incidents: state.map_or_else(Vec::new, |state| state.incidents.iter().map(|found| incident(found, now, t)).collect()),
+            notice: state.and_then(|s| s.notice.clone()).map(|notice| (notice.message, notice.hint.unwrap_or_default())),
+            pending: state.and_then(|s| s.loaded.as_ref()).is_some_and(|loaded| *loaded != model.config),
+            settings_url: guest.is_admin().then(|| format!("/ui/models/{id}/settings")),
+            reload_url: (guest.may_change() && state.is_some_and(|s| s.state == StateWord::Running)).then(|| format!("/ui/models/{id}/reload")),
             example: model::example(&guest.origin, &model.config.served_name, "vw_…", t),
             log_words: if lines.is_empty() { String::new() } else { t.detail_log_lines(lines.len() as u64) },
             log: lines.join("\n"),
@@ -84,6 +116,9 @@ fn config(model: &Model, t: &Text) -> Vec<(&'static str, String)> {
         (t.detail_engine, config.engine.as_str().to_owned()),
         (t.detail_context, config.context.map_or_else(|| t.detail_context_default.to_owned(), |n| t.detail_tokens(wording::grouped(n.0)))),
         (t.detail_slots, config.slots.to_string()),
+        (t.detail_replica_count, config.layout.replicas.to_string()),
+        (t.detail_gpus, joined(config.layout.gpus.iter()).unwrap_or_else(|| t.detail_gpus_none.to_owned())),
+        (t.detail_extra_args, joined(config.layout.extra_args.iter()).unwrap_or_else(|| UNKNOWN.to_owned())),
         (t.detail_path, config.path.display().to_string()),
     ]
 }
@@ -109,6 +144,49 @@ fn facts(model: &Model, state: Option<&ModelState>, registered: &Moment, t: &Tex
     ]
 }
 
+/// In one line; `None` when there are none.
+pub(crate) fn joined<T: ToString>(items: impl Iterator<Item = T>) -> Option<String> {
+    let text = items.map(|item| item.to_string()).collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then_some(text)
+}
+
+/// The phases of the load under way: of the first replica that loads.
+fn phases(state: &ModelState, now: Timestamp, t: &Text) -> Vec<PhaseView> {
+    let loading = state.replicas.iter().find(|replica| !replica.phases.is_empty());
+    loading.map_or_else(Vec::new, |replica| replica.phases.iter().map(|phase| phase_view(phase, now, t)).collect())
+}
+
+fn phase_view(phase: &LoadPhase, now: Timestamp, t: &Text) -> PhaseView {
+    let seconds = |time: Millis| format!("{}.{} s", time.0 / 1000, time.0 % 1000 / 100);
+    let elapsed = match (phase.took, phase.began) {
+        (Some(took), _) => seconds(took),
+        (None, Some(began)) => wording::elapsed(began, now),
+        (None, None) => UNKNOWN.to_owned(),
+    };
+    let part = phase.part.map(|(part, of)| format!(" · {part} / {of}")).unwrap_or_default();
+    PhaseView {
+        name: format!("{}{part}", wording::phase(Some(&phase.name), t)),
+        elapsed,
+        typical: phase.typical.map_or_else(|| UNKNOWN.to_owned(), seconds),
+        word: if phase.took.is_some() {
+            "done"
+        } else if phase.began.is_some() {
+            "now"
+        } else {
+            "later"
+        },
+    }
+}
+
+fn incident(found: &Incident, now: Timestamp, t: &Text) -> IncidentView {
+    IncidentView {
+        at: Moment::new(found.at, now, t),
+        replica: found.replica.to_string(),
+        sentence: found.reason.message.clone(),
+        kept: found.evidence.as_ref().map_or_else(|| t.detail_incident_not_kept.to_owned(), |folder| t.detail_incident_kept(folder)),
+    }
+}
+
 fn replicas(state: Option<&ModelState>, t: &Text) -> Vec<ReplicaView> {
     let replicas = state.map(|s| s.replicas.as_slice()).unwrap_or_default();
     replicas
@@ -116,6 +194,11 @@ fn replicas(state: Option<&ModelState>, t: &Text) -> Vec<ReplicaView> {
         .map(|replica| ReplicaView {
             id: replica.id.to_string(),
             state: StateView::of(replica.state, t),
+            more: match (&replica.reason, &replica.phase) {
+                (Some(reason), _) => format!("{} {}", reason.message, reason.hint.clone().unwrap_or_default()),
+                (None, Some(phase)) => wording::phase(Some(phase), t),
+                (None, None) => String::new(),
+            },
             launch: replica.launch.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
         })
         .collect()

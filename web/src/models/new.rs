@@ -86,11 +86,12 @@ impl Wanted {
             served_name: (!name.is_empty()).then(|| name.to_owned()),
             context: number::<u64>(&self.context, t.new_context, t)?.map(Tokens),
             slots: number::<u16>(&self.slots, t.new_slots, t)?,
+            ..NewModel::default()
         })
     }
 }
 
-fn number<N: std::str::FromStr>(text: &str, field: &str, t: &Text) -> Result<Option<N>, Problem> {
+pub(crate) fn number<N: std::str::FromStr>(text: &str, field: &str, t: &Text) -> Result<Option<N>, Problem> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     if digits.is_empty() {
         return Ok(None);

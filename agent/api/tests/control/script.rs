@@ -125,6 +125,10 @@ impl Script {
         self.send(router(&self.world), "PUT", path, Body::from(body.to_string())).await
     }
 
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(router(&self.world), "PATCH", path, Body::from(body.to_string())).await
+    }
+
     pub async fn put_bytes(&self, path: &str, body: &[u8]) -> Answer {
         self.send(router(&self.world), "PUT", path, Body::from(body.to_vec())).await
     }

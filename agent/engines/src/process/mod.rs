@@ -21,12 +21,13 @@ use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{EnginePack, Engines, Launch, Observation, ReplicaPlan},
+    engine::{Activity, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan},
     ids::ReplicaId,
     replica::Endpoint,
 };
 
 use crate::{
+    activity,
     llama::{
         arguments::{Machine, arguments, environment},
         phases,
@@ -94,6 +95,12 @@ impl ProcessEngines {
         }
         record::remove(&self.place.runtime_dir, replica);
         self.place.free_socket(replica)
+    }
+
+    /// The process of a launch, if the record of its replica is still of that launch.
+    fn process_of(&self, launch: &Launch) -> Option<Identity> {
+        let known = record::read(&self.place.runtime_dir, &launch.replica).and_then(|r| r.process);
+        known.filter(|process| process.to_string() == launch.launch)
     }
 
     fn end_of(&self, launch: &str) -> End {
@@ -189,8 +196,7 @@ impl Engines for ProcessEngines {
     }
 
     async fn observe(&self, launch: &Launch) -> Observation {
-        let known = record::read(&self.place.runtime_dir, &launch.replica).and_then(|r| r.process);
-        let Some(process) = known.filter(|p| p.to_string() == launch.launch) else { return self.gone(launch) };
+        let Some(process) = self.process_of(launch) else { return self.gone(launch) };
         if !process.lives() {
             // Its exit status may be a moment late.
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -203,9 +209,25 @@ impl Engines for ProcessEngines {
             _ => None,
         };
         self.outlook.judge(&launch.launch, health, context, Instant::now(), || {
-            let lines = log::last_lines(&self.place.log(&launch.replica), LINES_READ);
-            (phases::latest(lines.iter().map(String::as_str)).map(str::to_owned), lines.last().cloned())
+            let log = self.place.log(&launch.replica);
+            let lines = log::last_lines(&log, LINES_READ);
+            LoadView {
+                phase: phases::latest(lines.iter().map(String::as_str)).map(str::to_owned),
+                last_line: lines.last().cloned(),
+                activity: activity::of_processes(&identity::session_of(process.pid), &log),
+                ..LoadView::default()
+            }
         })
+    }
+
+    async fn activity(&self, launch: &Launch) -> Option<Activity> {
+        let (process, log) = (self.process_of(launch)?, self.place.log(&launch.replica));
+        tokio::task::spawn_blocking(move || activity::of_processes(&identity::session_of(process.pid), &log)).await.ok().flatten()
+    }
+
+    async fn traces(&self, launch: &Launch) -> Vec<(String, String)> {
+        let Some(process) = self.process_of(launch) else { return Vec::new() };
+        tokio::task::spawn_blocking(move || activity::traces(&identity::session_of(process.pid))).await.unwrap_or_default()
     }
 
     async fn log_tail(&self, replica: &ReplicaId, lines: usize) -> Vec<String> {

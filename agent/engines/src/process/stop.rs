@@ -34,6 +34,8 @@ pub(super) async fn end(process: &Identity) -> bool {
         if let Some((_, signal)) = steps.next_if(|(due, _)| elapsed >= *due) {
             for pid in left {
                 let _ = kill(Pid::from_raw(pid), *signal);
+                // A process that somebody stopped hears nothing until it goes on.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
             }
         }
         sleep(LOOK).await;

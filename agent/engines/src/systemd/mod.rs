@@ -20,7 +20,7 @@ use tokio::{sync::Mutex, time::sleep};
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{EnginePack, Engines, Launch, Observation, PackState, ReplicaPlan},
+    engine::{Activity, EnginePack, Engines, Launch, LoadView, Observation, PackState, ReplicaPlan},
     ids::ReplicaId,
     model::StateReason,
     replica::Endpoint,
@@ -28,6 +28,7 @@ use warden_domain::{
 use zbus::{Connection, OwnedObjectPath, connection};
 
 use crate::{
+    activity,
     llama::{
         arguments::{Machine, arguments, environment},
         phases,
@@ -137,6 +138,12 @@ impl SystemdEngines {
         unit::reason(&found, &lines)
     }
 
+    /// The control group of a replica's unit, which its processes never leave.
+    async fn group(&self, replica: &ReplicaId) -> Option<String> {
+        let (bus, path, _) = self.unit(replica).await.ok().flatten()?;
+        unit::group(&properties(&bus, &path, SERVICE_INTERFACE).await.ok()?)
+    }
+
     fn folder(&self, replica: &ReplicaId) -> PathBuf {
         self.config.engine_runtime_dir.join(replica.as_str())
     }
@@ -234,10 +241,27 @@ impl Engines for SystemdEngines {
             _ => None,
         };
         let path = self.folder(&launch.replica).join("engine.log");
+        let loading = health != Health::Ready && self.outlook.context(&launch.launch).is_none();
+        let activity = if loading { self.activity(launch).await } else { None };
         self.outlook.judge(&launch.launch, health, context, Instant::now(), || {
             let lines = log::last_lines(&path, LINES_READ);
-            (phases::latest(lines.iter().map(String::as_str)).map(str::to_owned), lines.last().cloned())
+            LoadView {
+                phase: phases::latest(lines.iter().map(String::as_str)).map(str::to_owned),
+                last_line: lines.last().cloned(),
+                activity,
+                ..LoadView::default()
+            }
         })
+    }
+
+    async fn activity(&self, launch: &Launch) -> Option<Activity> {
+        let (group, log) = (self.group(&launch.replica).await?, self.folder(&launch.replica).join("engine.log"));
+        tokio::task::spawn_blocking(move || activity::of_group(&group, &log)).await.ok().flatten()
+    }
+
+    async fn traces(&self, launch: &Launch) -> Vec<(String, String)> {
+        let Some(group) = self.group(&launch.replica).await else { return Vec::new() };
+        tokio::task::spawn_blocking(move || activity::traces(&activity::processes_of_group(&group))).await.unwrap_or_default()
     }
 
     async fn log_tail(&self, replica: &ReplicaId, lines: usize) -> Vec<String> {

@@ -36,6 +36,11 @@ impl Unit {
     }
 }
 
+/// The unit's control group; `None` while it has none.
+pub(super) fn group(properties: &HashMap<String, OwnedVariant>) -> Option<String> {
+    properties.get("ControlGroup").and_then(text_of).filter(|group| !group.is_empty())
+}
+
 /// Why a unit ended, from its service properties and the engine's log.
 pub(super) fn reason(properties: &HashMap<String, OwnedVariant>, lines: &[String]) -> StateReason {
     let result = properties.get("Result").and_then(text_of).unwrap_or_default();

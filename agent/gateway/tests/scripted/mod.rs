@@ -225,6 +225,9 @@ impl Serving for FakeServing {
     async fn unload(&self, _: &ModelId) -> Result<(), Problem> {
         Ok(())
     }
+    async fn reload(&self, _: &ModelId) -> Result<warden_domain::replica::Reload, Problem> {
+        Ok(warden_domain::replica::Reload::Rolling)
+    }
     async fn log_tail(&self, _: &ModelId, _: usize) -> Result<Vec<String>, Problem> {
         Ok(Vec::new())
     }

@@ -20,14 +20,15 @@ use tokio::{net::UnixStream, time::Instant};
 use warden_domain::{
     change::Changes,
     engine::Engines,
-    ids::ModelId,
+    gpu::NoGpus,
+    ids::{ModelId, ReplicaId},
     model::{Model, ModelState, NewModel, Registry, StateWord},
     replica::{Endpoint, InFlight, Serving},
 };
 use warden_engines::{ProcessConfig, ProcessEngines};
 use warden_fixtures::{TinyModel, engine::genuine_llama_server};
 use warden_models::{Models, ModelsConfig};
-use warden_serving::{ServingParts, ServingRoom};
+use warden_serving::{ServingParts, ServingRoom, ServingRules};
 use warden_store::Store;
 
 /// Requests in flight, as a test sets them.
@@ -36,6 +37,10 @@ pub struct Flights(pub AtomicUsize);
 
 impl InFlight for Flights {
     fn of_model(&self, _: &ModelId) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn of_replica(&self, _: &ModelId, _: &ReplicaId) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
@@ -47,6 +52,7 @@ pub struct Bench {
     pub models: Arc<Models>,
     pub flights: Arc<Flights>,
     pub engines: Arc<ProcessEngines>,
+    pub rules: ServingRules,
 }
 
 impl Bench {
@@ -69,7 +75,7 @@ impl Bench {
         let config = ModelsConfig { models_dir: dir.path().join("models"), allowed_roots: vec![] };
         let models = Models::new(store.clone(), config, changes.clone());
         let engines = runner(dir.path(), &changes);
-        Self { dir, store, changes, models, flights: Arc::default(), engines }
+        Self { dir, store, changes, models, flights: Arc::default(), engines, rules: ServingRules::default() }
     }
 
     pub fn engine_is(&self, text: &str) {
@@ -81,7 +87,7 @@ impl Bench {
     }
 
     pub async fn register(&self, name: &str) -> Model {
-        let new = NewModel { path: "tiny.gguf".into(), served_name: Some(name.to_owned()), context: None, slots: Some(2) };
+        let new = NewModel { path: "tiny.gguf".into(), served_name: Some(name.to_owned()), slots: Some(2), ..NewModel::default() };
         self.models.register(new).await.unwrap()
     }
 
@@ -91,6 +97,9 @@ impl Bench {
             registry: self.models.clone(),
             engines: self.engines.clone(),
             flights: self.flights.clone(),
+            gpus: Arc::new(NoGpus),
+            rules: self.rules.clone(),
+            evidence_dir: self.path("state/evidence"),
             changes: self.changes.clone(),
         })
         .await

@@ -28,8 +28,12 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<BT
     let home = tempfile::Builder::new().prefix("wardn").tempdir_in("/tmp").map_err(|e| format!("no temporary folder: {e}"))?;
     let data = SmallDisk::mount(&home.path().join("data"), 64, &task.log)?;
     let state = SmallDisk::mount(&home.path().join("state"), 48, &task.log)?;
-    let setup =
-        AgentSetup { home: Some(home.path().to_owned()), ..AgentSetup::dev(stage.agent_program(&task.log)?, stage.engine_program(&task.log)?) };
+    let setup = AgentSetup {
+        home: Some(home.path().to_owned()),
+        // A killed engine is to stay dead until somebody clicks.
+        more: "[serving]\nrestarts = 0\n".to_owned(),
+        ..AgentSetup::dev(stage.agent_program(&task.log)?, stage.engine_program(&task.log)?)
+    };
     let mut agent = AgentUnderTest::start(setup, &task.log)?;
     let console = agent.claimed()?;
     let file = agent.model_path("watched.gguf");

@@ -1,0 +1,164 @@
+//! Several replicas of a model: table, rolling reload, drain, cards, adoption, reboot; on engines that do what the test says.
+
+mod scripted;
+
+use std::time::Duration;
+
+use scripted::{Bench, Mode, served, until};
+use warden_domain::{
+    ProblemKind,
+    ids::GpuId,
+    model::{ModelChange, Registry, StateWord},
+    replica::{Reload, Serving},
+};
+
+fn all_run(replicas: usize) -> impl Fn(&warden_domain::model::ModelState) -> bool {
+    move |state| state.replicas.len() == replicas && state.replicas.iter().all(|r| r.state == StateWord::Running && r.phase.is_none())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_replica_that_answers_is_in_the_table_with_its_own_cards() {
+    let bench = Bench::new();
+    bench.script.cards(&["a", "b", "c", "d"]);
+    let model = bench.register("tiny", 2, &["a", "b", "c", "d"]).await;
+    let room = bench.room().await;
+    bench.script.next("tiny-1", Mode::Loads(Default::default()));
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "running with one replica", |s| s.state == StateWord::Running).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-0"]);
+    bench.script.now("tiny-1", Mode::Answers);
+    until(&room, &model.id, "both", all_run(2)).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-0", "tiny-1"]);
+    let mut cards: Vec<Vec<GpuId>> = bench.script.started().into_iter().map(|plan| plan.gpus).collect();
+    cards.sort_by_key(|own| own[0].as_str().to_owned());
+    assert_eq!(cards, [["a", "b"].map(GpuId::from_stored), ["c", "d"].map(GpuId::from_stored)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_model_on_a_claimed_card_is_refused_at_once_with_the_name_of_the_first() {
+    let bench = Bench::new();
+    bench.script.cards(&["a", "b"]);
+    let (big, small) = (bench.register("big", 1, &["a", "b"]).await, bench.register("small", 1, &["b"]).await);
+    let (plain, lost) = (bench.register("plain", 1, &[]).await, bench.register("lost", 1, &["x"]).await);
+    let room = bench.room().await;
+    bench.script.next("big-0", Mode::Loads(Default::default()));
+    room.load(&big.id).await.unwrap();
+    let refused = room.load(&small.id).await.unwrap_err();
+    assert_eq!(refused.kind, ProblemKind::Conflict, "a load under way holds its cards already");
+    assert!(refused.message.contains("model big"), "{refused}");
+    assert_eq!(room.load(&lost.id).await.unwrap_err().kind, ProblemKind::Invalid);
+    assert!(!room.states().contains_key(&small.id));
+    room.load(&plain.id).await.unwrap();
+    until(&room, &plain.id, "running on processors", all_run(1)).await;
+
+    // The load of the first makes no step: it is stopped, and its cards are free.
+    until(&room, &big.id, "stopped as stuck", |s| s.reason.as_ref().is_some_and(|r| r.code == "load_stuck")).await;
+    assert!(bench.script.stopped().contains(&"big-0".to_owned()));
+    room.load(&small.id).await.unwrap();
+    until(&room, &small.id, "running", all_run(1)).await;
+    let refused = room.load(&big.id).await.unwrap_err();
+    assert!(refused.message.contains("model small"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_without_a_driver_for_cards_is_refused_with_the_reason_and_processors_serve() {
+    let bench = Bench::new();
+    bench.script.cards(&[]);
+    let (cards, plain) = (bench.register("cards", 1, &["a"]).await, bench.register("plain", 1, &[]).await);
+    let room = bench.room().await;
+    let refused = room.load(&cards.id).await.unwrap_err();
+    assert!(refused.kind == ProblemKind::Invalid && refused.hint.is_some(), "{refused:?}");
+    room.load(&plain.id).await.unwrap();
+    until(&room, &plain.id, "running", all_run(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_reload_drains_one_replica_while_the_other_serves_and_takes_the_new_settings() {
+    let bench = Bench::new();
+    let model = bench.register("tiny", 2, &[]).await;
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    let before = until(&room, &model.id, "both", all_run(2)).await;
+    bench.models.change(&model.id, ModelChange { slots: Some(3), ..ModelChange::default() }).await.unwrap();
+    assert_eq!(room.states()[&model.id].loaded.as_ref().unwrap().slots, 4, "nothing changes before the reload");
+
+    bench.script.in_flight("tiny-0", 1);
+    assert_eq!(room.reload(&model.id).await.unwrap(), Reload::Rolling);
+    assert_eq!(room.reload(&model.id).await.unwrap_err().kind, ProblemKind::Conflict);
+    until(&room, &model.id, "the first drains", |s| s.replicas[0].phase.as_deref() == Some("draining")).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-1"], "new requests go elsewhere");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(bench.script.stopped().is_empty(), "it was stopped under a running request");
+    bench.script.in_flight("tiny-0", 0);
+    let after =
+        until(&room, &model.id, "both anew", |s| all_run(2)(s) && s.replicas.iter().zip(&before.replicas).all(|(new, old)| new.launch != old.launch))
+            .await;
+    assert_eq!(after.loaded.unwrap().slots, 3);
+    assert_eq!(bench.script.stopped(), ["tiny-0", "tiny-1"]);
+    assert!(bench.script.started()[2..].iter().all(|plan| plan.slots == 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_replicas_come_and_fewer_go_with_a_reload() {
+    let bench = Bench::new();
+    let model = bench.register("tiny", 1, &[]).await;
+    let room = bench.room().await;
+    assert_eq!(room.reload(&model.id).await.unwrap_err().kind, ProblemKind::Conflict, "it is not running");
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "one", all_run(1)).await;
+    assert!(matches!(room.reload(&model.id).await.unwrap(), Reload::Restart { .. }));
+    until(&room, &model.id, "one anew", |s| all_run(1)(s) && s.replicas[0].launch.as_deref() == Some("launch-2")).await;
+    bench.models.change(&model.id, ModelChange { replicas: Some(3), ..ModelChange::default() }).await.unwrap();
+    room.reload(&model.id).await.unwrap();
+    until(&room, &model.id, "three", |s| all_run(3)(s) && s.replicas[0].launch.as_deref() != Some("launch-2")).await;
+    bench.models.change(&model.id, ModelChange { replicas: Some(2), ..ModelChange::default() }).await.unwrap();
+    room.reload(&model.id).await.unwrap();
+    until(&room, &model.id, "two", all_run(2)).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-0", "tiny-1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_that_does_not_come_up_leaves_the_other_replica_serving() {
+    let bench = Bench::new();
+    let model = bench.register("tiny", 2, &[]).await;
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "both", all_run(2)).await;
+    bench.script.next("tiny-0", Mode::Gone("It does not take these settings."));
+    room.reload(&model.id).await.unwrap();
+    let state = until(&room, &model.id, "given up", |s| s.notice.is_some()).await;
+    assert_eq!(state.state, StateWord::Running);
+    assert!(state.notice.unwrap().message.contains("does not take these settings"));
+    assert_eq!(served(&room, "tiny"), ["tiny-1"]);
+    assert_eq!(bench.script.stopped(), ["tiny-0"], "the other was not touched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_replicas_outlive_the_agent_and_keep_the_settings_they_were_loaded_with() {
+    let bench = Bench::new();
+    let (model, idle) = (bench.register("tiny", 2, &[]).await, bench.register("idle", 1, &[]).await);
+    let room = bench.room().await;
+    for id in [&model.id, &idle.id] {
+        room.load(id).await.unwrap();
+        until(&room, id, "running", |s| s.state == StateWord::Running).await;
+    }
+    let before = until(&room, &model.id, "both", all_run(2)).await;
+    room.unload(&idle.id).await.unwrap();
+    until(&room, &idle.id, "stopped", |s| s.state == StateWord::Stopped).await;
+    bench.models.change(&model.id, ModelChange { slots: Some(9), ..ModelChange::default() }).await.unwrap();
+    let started = bench.script.started().len();
+    drop(room);
+
+    let room = bench.room().await;
+    let after = until(&room, &model.id, "adopted", all_run(2)).await;
+    assert_eq!(after.replicas.iter().map(|r| &r.launch).collect::<Vec<_>>(), before.replicas.iter().map(|r| &r.launch).collect::<Vec<_>>());
+    assert_eq!(after.loaded.unwrap().slots, 4);
+    assert_eq!(bench.script.started().len(), started, "something was started again");
+    drop(room);
+
+    bench.script.power_off();
+    let room = bench.room().await;
+    let after = until(&room, &model.id, "restored", all_run(2)).await;
+    assert_eq!(after.loaded.unwrap().slots, 9, "a fresh load takes the settings of now");
+    assert!(!room.states().contains_key(&idle.id), "what was stopped stays stopped");
+}
