@@ -9,6 +9,7 @@ use warden_domain::{
     ids::{ModelId, ReplicaId},
     model::{Candidate, FileLook, Model, ModelChange, ModelState, NewModel, Registry, StateWord},
     replica::{Endpoint, InFlight, Reload, Replica, ReplicaTable, ServedModel, Serving},
+    routing::{Routing, RoutingView},
     units::Tokens,
 };
 
@@ -176,6 +177,14 @@ impl InFlight for World {
     fn of_replica(&self, id: &ModelId, _: &ReplicaId) -> usize {
         self.of_model(id)
     }
+}
+
+impl Routing for World {
+    fn routing(&self, id: &ModelId) -> Option<RoutingView> {
+        self.memory.lock().unwrap().routing.get(id).cloned()
+    }
+
+    fn sampled(&self, _: &ModelId, _: &ReplicaId, _: &str, _: &ReplicaSample) {}
 }
 
 #[async_trait]

@@ -28,6 +28,7 @@ use warden_domain::{
     issue::{Finding, Fix, Issue, IssueCode, Said},
     key::Key,
     model::{Candidate, Model, ModelConfig, ModelFacts, ModelState, ReplicaState, StateReason, StateWord},
+    routing::RoutingView,
     storage::Overview,
     tasks::Tasks,
     units::{Bytes, Tokens},
@@ -73,6 +74,8 @@ pub struct Memory {
     pub packs: Vec<EnginePack>,
     /// Requests in flight.
     pub flights: HashMap<ModelId, usize>,
+    /// Where requests go, by model.
+    pub routing: HashMap<ModelId, RoutingView>,
     /// Log lines by model.
     pub logs: HashMap<ModelId, Vec<String>>,
     /// Issues, open and over.

@@ -43,6 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         keys: ports.clone(),
         registry: ports.clone(),
         serving: ports.clone(),
+        routing: ports.clone(),
         engines: ports.clone(),
         front: ports.clone(),
         storage: ports.clone(),

@@ -55,6 +55,7 @@ use warden_domain::{
     network::Network,
     recovery::{Audit, Recovery},
     replica::{InFlight, Serving},
+    routing::Routing,
     storage::{Imports, ModelDisks, Storage},
     tasks::Tasks,
     time::Time,
@@ -89,6 +90,8 @@ pub struct WebParts {
     pub registry: Arc<dyn Registry>,
     /// States, load and unload.
     pub serving: Arc<dyn Serving>,
+    /// Where requests go.
+    pub routing: Arc<dyn Routing>,
     /// Engine packs.
     pub engines: Arc<dyn Engines>,
     /// Disks.

@@ -4,4 +4,5 @@ pub(crate) mod act;
 pub(crate) mod detail;
 pub(crate) mod list;
 pub(crate) mod new;
+mod routing;
 pub(crate) mod settings;

@@ -17,6 +17,7 @@ mod openapi;
 mod packs;
 mod recovery;
 mod roles;
+mod routing;
 mod session;
 mod setup;
 mod storage;
@@ -52,6 +53,7 @@ use warden_domain::{
     network::Network,
     recovery::{Audit, Recovery},
     replica::Serving,
+    routing::Routing,
     storage::{Imports, ModelDisks, Storage},
     tasks::Tasks,
     time::Time,
@@ -78,6 +80,8 @@ pub struct ApiParts {
     pub registry: Arc<dyn Registry>,
     /// What runs.
     pub serving: Arc<dyn Serving>,
+    /// Where requests go.
+    pub routing: Arc<dyn Routing>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
     /// What is wrong with the box.
@@ -131,6 +135,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(models::load))
         .routes(routes!(models::unload))
         .routes(routes!(models::logs))
+        .routes(routes!(routing::show))
         .routes(routes!(model_settings::show, model_settings::change))
         .routes(routes!(model_settings::reload))
         .routes(routes!(tokens::list, tokens::create))

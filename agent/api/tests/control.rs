@@ -38,6 +38,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/models",
         "GET /api/models/candidates",
         "GET /api/models/{id}",
+        "GET /api/models/{id}/dp-routing",
         "GET /api/models/{id}/logs",
         "GET /api/network",
         "GET /api/packs",

@@ -21,6 +21,7 @@ pub mod network;
 pub mod problem;
 pub mod recovery;
 pub mod replica;
+pub mod routing;
 mod said;
 pub mod secret;
 pub mod steps;

@@ -1,20 +1,24 @@
 //! The one owner of a request from admission to its end.
 //!
-//! It holds the seat in the in-flight table, the place in the ledger and what is known about the answer. Dropping it, for whatever
-//! reason (the client left, a task was cancelled, a panic), frees the seat and charges exactly one `Finished`.
+//! It holds the ticket of the scheduler, the seat in the in-flight table, the place in the ledger and what is known about the answer.
+//! Dropping it, for whatever reason (the client left, a task was cancelled, a panic), leaves the queue or frees the seat, and charges
+//! exactly one `Finished`.
 
 use std::time::Instant;
 
 use jiff::Timestamp;
 use warden_domain::{
-    clock,
-    ids::{KeyId, ModelId, RequestId},
+    Problem, clock,
+    ids::{KeyId, RequestId},
     key::Caller,
+    replica::Replica,
     units::Millis,
     usage::{Finished, LedgerEntry, Outcome},
 };
 
-use crate::{flights::Seat, tap::Usage};
+use warden_schedule::Return;
+
+use crate::{flights::Seat, pass::Pass, tap::Usage};
 
 /// The status noted when the client left before one was sent.
 const NONE_SENT: u16 = 499;
@@ -22,10 +26,10 @@ const NONE_SENT: u16 = 499;
 /// See the module.
 pub(crate) struct Flight {
     entry: Option<Box<dyn LedgerEntry>>,
-    _seat: Seat,
+    pass: Pass,
+    seat: Option<Seat>,
     request: RequestId,
     key: Option<KeyId>,
-    model: ModelId,
     started_at: Timestamp,
     started: Instant,
     first_byte: Option<Millis>,
@@ -36,13 +40,13 @@ pub(crate) struct Flight {
 
 impl Flight {
     /// Admits a request.
-    pub(crate) fn new(entry: Box<dyn LedgerEntry>, seat: Seat, request: RequestId, caller: &Caller, model: ModelId) -> Self {
+    pub(crate) fn new(entry: Box<dyn LedgerEntry>, pass: Pass, request: RequestId, caller: &Caller) -> Self {
         Self {
             entry: Some(entry),
-            _seat: seat,
+            pass,
+            seat: None,
             request,
             key: caller.key.clone(),
-            model,
             started_at: clock::now(),
             started: Instant::now(),
             first_byte: None,
@@ -52,9 +56,22 @@ impl Flight {
         }
     }
 
-    /// Moves to another replica, for a second try.
-    pub(crate) fn change_seat(&mut self, seat: Seat) {
-        self._seat = seat;
+    /// Waits for a replica, and takes its seat there.
+    pub(crate) async fn place(&mut self) -> Result<Replica, Problem> {
+        let (replica, seat) = self.pass.placed().await?;
+        self.seat = Some(seat);
+        Ok(replica)
+    }
+
+    /// It got no byte where it was: `place` finds it another replica.
+    pub(crate) fn back(&mut self, why: Return) {
+        self.seat = None;
+        self.pass.back(why);
+    }
+
+    /// The model's name.
+    pub(crate) fn model(&self) -> &str {
+        self.pass.name()
     }
 
     /// The id the answer carries.
@@ -71,7 +88,13 @@ impl Flight {
     pub(crate) fn byte(&mut self) {
         if self.first_byte.is_none() {
             self.first_byte = Some(self.elapsed());
+            self.pass.first_token();
         }
+    }
+
+    /// The answer is whole, and its last bytes are about to leave.
+    pub(crate) fn answered(&mut self, usage: Usage) {
+        self.pass.answered(usage);
     }
 
     /// Notes what the answer used so far.
@@ -92,10 +115,16 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
+        // An engine that answers in one piece is done with its first byte; while it streams, or works, it goes on until it is let go.
+        let given_up = matches!(self.outcome, Outcome::ClientGone | Outcome::ShutDown);
+        let was_done = self.first_byte.is_some() && !self.pass.streamed();
+        if self.seat.is_some() && (!given_up || was_done) {
+            self.pass.done(self.usage);
+        }
         let finished = Finished {
             request: self.request.clone(),
             key: self.key.take(),
-            model: self.model.clone(),
+            model: self.pass.model().clone(),
             started_at: self.started_at,
             duration: self.elapsed(),
             first_byte: self.first_byte,

@@ -1,4 +1,4 @@
-//! One call from its bytes to the engine's answer: reads the body, places, sends (twice at most), and hands over to the relay.
+//! One call from its bytes to the engine's answer: reads the body, waits for a place, sends (twice at most), and hands over to the relay.
 
 use std::{
     sync::Arc,
@@ -7,18 +7,21 @@ use std::{
 
 use axum::{
     body::Body,
-    http::{HeaderMap, HeaderValue, Response as HttpResponse, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts},
     response::Response,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use warden_domain::{
     Problem, ProblemKind,
-    ids::{ReplicaId, RequestId},
+    ids::{KeyId, RequestId},
     key::Caller,
-    replica::{Replica, ServedModel},
+    replica::Replica,
     usage::Outcome,
+};
+use warden_schedule::{
+    Return,
+    identity::{self, Asked},
 };
 
 use crate::{
@@ -26,9 +29,10 @@ use crate::{
     engine::SendFailure,
     errors,
     flight::Flight,
-    flights::Seat,
-    headers, place,
-    relay::{self, RelayTerms},
+    headers,
+    pass::{Ask, Pass},
+    patience,
+    relay::{self, RelayTerms, Upstream},
     routes::Call,
     scan,
     tap::{JsonTap, SseTap, Tap},
@@ -38,20 +42,6 @@ use crate::{
 const BREATH: Duration = Duration::from_millis(50);
 /// Most of a refusal's body that is read to understand it.
 const REFUSAL: usize = 64 * 1024;
-
-/// A chosen replica with the request's seat on it.
-struct Placed {
-    model: ServedModelRef,
-    replica: Replica,
-    seat: Seat,
-}
-
-/// What is kept of a model once a request was placed.
-#[derive(Clone)]
-struct ServedModelRef {
-    id: warden_domain::ids::ModelId,
-    name: String,
-}
 
 /// Answers one call.
 pub(crate) async fn call(
@@ -68,106 +58,116 @@ pub(crate) async fn call(
     let bytes = if hide_usage { scan::with_usage(held.bytes.clone())? } else { held.bytes.clone() };
 
     gateway.refuse_when_stopping()?;
-    let placed = place(gateway, &asked.model, None)?;
+    let pass = Pass::enter(&gateway.places, &asked.model, ask(gateway, caller, call, headers, &held.bytes, asked.stream))?;
     let entry = gateway.parts.ledger.open().ok_or_else(|| {
         Problem::new(ProblemKind::Overloaded, "Usage cannot be recorded at this moment, so no request is taken.")
             .hint("The disk may be full or broken; the console says more.")
             .retry_after(Duration::from_secs(10))
     })?;
-    let mut flight = Flight::new(entry, placed.seat, request, caller, placed.model.id.clone());
-    // Counted first, asked again then: a drain that began in between either sees this flight or is seen here.
-    if let Err(problem) = gateway.refuse_when_stopping() {
-        return Err(ended(flight, Outcome::ShutDown, problem));
-    }
-
+    let mut flight = Flight::new(entry, pass, request, caller);
     let sent = tokio::select! {
-        sent = send(gateway, &mut flight, &placed.model, placed.replica, call, bytes) => sent,
+        sent = send(gateway, &mut flight, call, bytes) => sent,
         () = gateway.stop.cancelled() => return Err(ended(flight, Outcome::ShutDown, Gateway::stopping())),
     };
     drop(held);
     let answer = match sent {
         Ok(answer) => answer,
-        Err(problem) => return Err(ended(flight, Outcome::EngineFailed, problem)),
+        Err(Unsent::Stopping) => return Err(ended(flight, Outcome::ShutDown, Gateway::stopping())),
+        Err(Unsent::Failed(problem)) => return Err(ended(flight, Outcome::EngineFailed, problem)),
     };
-    if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
-        return Err(ended(flight, Outcome::EngineFailed, busy(&placed.model.name, answer).await));
+    if answer.head.status == StatusCode::SERVICE_UNAVAILABLE {
+        let problem = busy(flight.model(), answer.body).await;
+        return Err(ended(flight, Outcome::EngineFailed, problem));
     }
     Ok(carry(gateway, flight, call, hide_usage, answer))
 }
 
-/// Chooses a replica and takes a seat on it, then makes sure it is still offered: a model that is being unloaded waits for seats,
-/// so a seat taken too late must be given back.
-fn place(gateway: &Gateway, name: &str, avoid: Option<&ReplicaId>) -> Result<Placed, Problem> {
-    for _ in 0..8 {
-        let table = gateway.parts.serving.table();
-        let Some(model) = table.models.get(name) else { return Err(place::not_loaded(name, &table)) };
-        let flights = &gateway.parts.flights;
-        let Some(replica) = place::choose(model, avoid, |id| flights.of_replica(&model.id, id)) else { return Err(place::not_loaded(name, &table)) };
-        let seat = flights.board(&model.id, &replica.id);
-        if still_offered(gateway, model, replica) {
-            return Ok(Placed { model: ServedModelRef { id: model.id.clone(), name: model.served_name.clone() }, replica: replica.clone(), seat });
-        }
+/// What the request brings to the scheduler.
+fn ask(gateway: &Gateway, caller: &Caller, call: &Call, headers: &HeaderMap, body: &[u8], streamed: bool) -> Ask {
+    // Only calls that can be streamed are turns of a conversation.
+    let scan = if call.streams { identity::scan(body) } else { None };
+    let asked = scan.map(|scan| {
+        let ids = identity::find_ids(|name| headers.get(name).and_then(|v| v.to_str().ok()), &scan);
+        let key = caller.key.as_ref().map_or(caller.name.as_str(), KeyId::as_str);
+        Asked::new(key, &ids, scan)
+    });
+    Ask { asked, streamed, patience: patience::of(headers, streamed, &gateway.limits) }
+}
+
+/// Why there is no answer of an engine.
+enum Unsent {
+    /// The agent stops.
+    Stopping,
+    /// Anything else.
+    Failed(Problem),
+}
+
+impl From<Problem> for Unsent {
+    fn from(problem: Problem) -> Self {
+        Self::Failed(problem)
     }
-    Err(unreachable(name))
 }
 
-fn still_offered(gateway: &Gateway, model: &ServedModel, replica: &Replica) -> bool {
-    gateway
-        .parts
-        .serving
-        .table()
-        .models
-        .get(&model.served_name)
-        .is_some_and(|m| m.id == model.id && m.replicas.iter().any(|r| r.id == replica.id && r.launch == replica.launch))
-}
-
-/// Sends, and once more when the connection was gone before any answer.
-async fn send(
-    gateway: &Gateway,
-    flight: &mut Flight,
-    model: &ServedModelRef,
-    first: Replica,
-    call: &Call,
-    body: Bytes,
-) -> Result<HttpResponse<Incoming>, Problem> {
-    let (started, request) = (Instant::now(), flight.request().clone());
+/// Sends once there is a replica, and once more elsewhere when no byte of an answer had come.
+async fn send(gateway: &Gateway, flight: &mut Flight, call: &Call, body: Bytes) -> Result<Answer, Unsent> {
+    let request = flight.request().clone();
+    let first = flight.place().await?;
+    // Counted first, asked again then: a drain that began in between either sees this flight or is seen here.
+    gateway.refuse_when_stopping().map_err(|_| Unsent::Stopping)?;
+    let started = Instant::now();
     let failure = match once(gateway, &request, &first, call, body.clone()).await? {
         Ok(answer) => return Ok(answer),
         Err(failure) => failure,
     };
     tracing::warn!(%request, replica = %first.id, %failure, "an engine did not take a request");
-    if matches!(failure, SendFailure::Garbled(_)) || started.elapsed() > gateway.limits.retry_within {
-        return Err(unreachable(&model.name));
+    let why = match failure {
+        SendFailure::Connect(_) => Return::Unreachable,
+        SendFailure::Closed(_) => Return::BrokeOff,
+        SendFailure::Garbled(_) => return Err(unreachable(flight.model()).into()),
+    };
+    if started.elapsed() > gateway.limits.retry_within {
+        return Err(unreachable(flight.model()).into());
     }
-    tokio::time::sleep(BREATH).await;
-    let again = place(gateway, &model.name, Some(&first.id)).map_err(|_| unreachable(&model.name))?;
-    flight.change_seat(again.seat);
-    match once(gateway, &request, &again.replica, call, body).await? {
+    flight.back(why);
+    let again = flight.place().await.map_err(|_| unreachable(flight.model()))?;
+    if again.id == first.id {
+        tokio::time::sleep(BREATH).await;
+    }
+    match once(gateway, &request, &again, call, body).await? {
         Ok(answer) => Ok(answer),
         Err(failure) => {
-            tracing::warn!(%request, replica = %again.replica.id, %failure, "an engine did not take a request, for the second time");
-            Err(unreachable(&model.name))
+            tracing::warn!(%request, replica = %again.id, %failure, "an engine did not take a request, for the second time");
+            Err(unreachable(flight.model()).into())
         }
     }
 }
 
-async fn once(
-    gateway: &Gateway,
-    request: &RequestId,
-    replica: &Replica,
-    call: &Call,
-    body: Bytes,
-) -> Result<Result<HttpResponse<Incoming>, SendFailure>, Problem> {
+/// An engine's answer from its head to its first bytes: until they are here, nothing was promised to the client.
+struct Answer {
+    head: Parts,
+    body: Upstream,
+}
+
+async fn once(gateway: &Gateway, request: &RequestId, replica: &Replica, call: &Call, body: Bytes) -> Result<Result<Answer, SendFailure>, Problem> {
     let post = gateway.engines.post(&replica.endpoint, call.path, request, body);
-    tokio::time::timeout(gateway.limits.head, post).await.map_err(|_| {
+    let answer = tokio::time::timeout(gateway.limits.head, post).await.map_err(|_| {
         Problem::new(ProblemKind::UpstreamTimeout, format!("The engine gave no answer within {} s.", gateway.limits.head.as_secs()))
             .hint("Ask for a streamed answer, or unload and load the model in the console.")
+    })?;
+    let (head, mut rest) = match answer {
+        Ok(answer) => answer.into_parts(),
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let first = tokio::time::timeout(gateway.limits.engine_pause, relay::first_bytes(&mut rest)).await;
+    Ok(match first.map_err(|_| relay::silent(gateway.limits.engine_pause))? {
+        Ok(first) => Ok(Answer { head, body: Upstream { first, rest } }),
+        Err(cause) => Err(SendFailure::Closed(cause.to_string())),
     })
 }
 
 /// Hands the answer over to the relay.
-fn carry(gateway: &Gateway, mut flight: Flight, call: &Call, hide_usage: bool, answer: HttpResponse<Incoming>) -> Response {
-    let (head, upstream) = answer.into_parts();
+fn carry(gateway: &Gateway, mut flight: Flight, call: &Call, hide_usage: bool, answer: Answer) -> Response {
+    let Answer { head, body: upstream } = answer;
     let is_stream =
         head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|v| v.trim_start().starts_with("text/event-stream"));
     let tap = if is_stream { Tap::Sse(SseTap::new(hide_usage)) } else { Tap::Json(JsonTap::default()) };
@@ -177,7 +177,7 @@ fn carry(gateway: &Gateway, mut flight: Flight, call: &Call, hide_usage: bool, a
         _ => Outcome::EngineFailed,
     };
     flight.sent(head.status.as_u16());
-    let length = (!is_stream).then(|| http_body::Body::size_hint(&upstream).exact()).flatten();
+    let length = (!is_stream).then(|| upstream.length()).flatten();
     let terms = RelayTerms {
         engine_pause: gateway.limits.engine_pause,
         client_pause: gateway.limits.client_pause,
@@ -204,12 +204,12 @@ fn ended(mut flight: Flight, outcome: Outcome, problem: Problem) -> Problem {
 }
 
 /// The engine said 503: it is loading, or full.
-async fn busy(model: &str, answer: HttpResponse<Incoming>) -> Problem {
-    let body = Limited::new(answer.into_body(), REFUSAL);
-    let text = match tokio::time::timeout(Duration::from_secs(5), body.collect()).await {
-        Ok(Ok(whole)) => String::from_utf8_lossy(&whole.to_bytes()).into_owned(),
-        _ => String::new(),
-    };
+async fn busy(model: &str, answer: Upstream) -> Problem {
+    let mut text = answer.first.map(|first| String::from_utf8_lossy(&first).into_owned()).unwrap_or_default();
+    let body = Limited::new(answer.rest, REFUSAL);
+    if let Ok(Ok(rest)) = tokio::time::timeout(Duration::from_secs(5), body.collect()).await {
+        text.push_str(&String::from_utf8_lossy(&rest.to_bytes()));
+    }
     let loading = text.contains("Loading model");
     let message = if loading {
         format!("The model {model:?} is still loading.")

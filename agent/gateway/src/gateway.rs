@@ -30,6 +30,7 @@ use crate::{
     body::BodyRoom,
     engine::EngineClient,
     forward, identify, listing,
+    places::Places,
     routes::{self, NotServed, Route},
 };
 
@@ -58,6 +59,8 @@ pub struct Gateway {
     pub(crate) limits: GatewayLimits,
     pub(crate) bodies: BodyRoom,
     pub(crate) engines: EngineClient,
+    /// The schedulers.
+    pub(crate) places: Arc<Places>,
     /// Fires when what is still running is to be ended.
     pub(crate) stop: CancellationToken,
     closing: AtomicBool,
@@ -74,7 +77,8 @@ impl Gateway {
     #[must_use]
     pub fn new(parts: GatewayParts, limits: GatewayLimits) -> Arc<Self> {
         let (bodies, engines) = (BodyRoom::new(limits.all_bodies), EngineClient::new(limits.connect));
-        Arc::new(Self { parts, limits, bodies, engines, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
+        let places = Places::new(Arc::clone(&parts.serving), Arc::clone(&parts.flights), limits.clone());
+        Arc::new(Self { parts, limits, bodies, engines, places, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
     }
 
     /// Everything under `/v1`. Callers show a key; there is no session, no cookie and no cross-origin access.
@@ -105,7 +109,7 @@ impl Gateway {
     /// Whether all requests were gone within some time.
     async fn empty_within(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        while self.parts.flights.all() > 0 {
+        while self.parts.flights.all() + self.places.waiting() > 0 {
             if Instant::now() >= until {
                 return false;
             }

@@ -16,9 +16,13 @@ mod headers;
 mod identify;
 mod limits;
 mod listing;
-mod place;
+mod pass;
+mod patience;
+mod places;
+mod refusal;
 mod relay;
 mod routes;
+mod routing;
 mod scan;
 mod tap;
 

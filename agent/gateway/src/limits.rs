@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use warden_schedule::{Bounds, Policy};
+
 /// Bounds of the data plane; the defaults are the product's.
 #[derive(Clone, Debug)]
 pub struct GatewayLimits {
@@ -23,6 +25,14 @@ pub struct GatewayLimits {
     pub client_pause: Duration,
     /// A request whose connection broke before any answer is tried once more if it broke within this time.
     pub retry_within: Duration,
+    /// How long a streamed request may wait for its start when its client does not say.
+    pub patience_streamed: Duration,
+    /// The same for one that is not streamed: its client hears nothing meanwhile.
+    pub patience_whole: Duration,
+    /// The rule by which replicas are chosen.
+    pub policy: Policy,
+    /// Bounds of the scheduler.
+    pub bounds: Bounds,
 }
 
 impl Default for GatewayLimits {
@@ -37,6 +47,10 @@ impl Default for GatewayLimits {
             engine_pause: Duration::from_secs(300),
             client_pause: Duration::from_secs(60),
             retry_within: Duration::from_secs(120),
+            patience_streamed: Duration::from_secs(240),
+            patience_whole: Duration::from_secs(100),
+            policy: Policy::default(),
+            bounds: Bounds::default(),
         }
     }
 }

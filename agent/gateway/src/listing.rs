@@ -8,7 +8,7 @@ use warden_domain::{
     units::Tokens,
 };
 
-use crate::place;
+use crate::refusal;
 
 #[derive(Serialize)]
 struct List<'a> {
@@ -32,7 +32,7 @@ pub(crate) fn all(table: &ReplicaTable) -> Response {
 
 /// One of them.
 pub(crate) fn one(table: &ReplicaTable, name: &str) -> Result<Response, Problem> {
-    let model = table.models.get(name).ok_or_else(|| place::not_loaded(name, table))?;
+    let model = table.models.get(name).ok_or_else(|| refusal::not_loaded(name, table))?;
     Ok(Json(entry(model)).into_response())
 }
 

@@ -89,8 +89,40 @@ pub(crate) struct RelayTerms {
     pub length: Option<u64>,
 }
 
+/// An engine's answer whose first bytes were waited for.
+pub(crate) struct Upstream {
+    /// They; `None`: there are none.
+    pub first: Option<Bytes>,
+    /// What follows.
+    pub rest: Incoming,
+}
+
+impl Upstream {
+    /// How long the whole body is, when it was announced.
+    pub(crate) fn length(&self) -> Option<u64> {
+        let rest = http_body::Body::size_hint(&self.rest).exact()?;
+        Some(rest + self.first.as_ref().map_or(0, |first| first.len() as u64))
+    }
+}
+
+/// Waits for the first bytes of a body; `None`: it has none.
+pub(crate) async fn first_bytes(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
+    while let Some(frame) = body.frame().await {
+        if let Some(data) = frame?.into_data().ok().filter(|data| !data.is_empty()) {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// The engine stopped saying anything.
+pub(crate) fn silent(pause: Duration) -> Problem {
+    Problem::new(ProblemKind::UpstreamTimeout, format!("The engine sent nothing for {} s.", pause.as_secs()))
+        .hint("The model may be stuck; unload and load it in the console.")
+}
+
 /// Starts carrying; the body is what the client gets.
-pub(crate) fn start(flight: Flight, upstream: Incoming, tap: Tap, terms: RelayTerms) -> RelayBody {
+pub(crate) fn start(flight: Flight, upstream: Upstream, tap: Tap, terms: RelayTerms) -> RelayBody {
     let (to_client, pieces) = mpsc::channel(AHEAD);
     let length = terms.length;
     tokio::spawn(Relay { flight, upstream, tap, terms, to_client }.run());
@@ -99,7 +131,7 @@ pub(crate) fn start(flight: Flight, upstream: Incoming, tap: Tap, terms: RelayTe
 
 struct Relay {
     flight: Flight,
-    upstream: Incoming,
+    upstream: Upstream,
     tap: Tap,
     terms: RelayTerms,
     to_client: mpsc::Sender<Piece>,
@@ -153,27 +185,23 @@ impl Relay {
         let (mut out, mut carried) = (VecDeque::new(), 0u64);
         // A body whose length was announced is complete with its last byte: the server then drops it without asking for its end.
         while self.terms.length != Some(carried) {
+            if let Some(data) = self.upstream.first.take() {
+                self.take(data, &mut carried, &mut out).await?;
+                continue;
+            }
             let frame = tokio::select! {
                 biased;
                 () = self.to_client.closed() => return Err(Stop::ClientGone),
                 () = self.terms.stop.cancelled() => return Err(Stop::ShutDown),
-                frame = tokio::time::timeout(self.terms.engine_pause, self.upstream.frame()) => frame,
+                frame = tokio::time::timeout(self.terms.engine_pause, self.upstream.rest.frame()) => frame,
             };
             match frame {
                 Err(_) => {
-                    let problem =
-                        Problem::new(ProblemKind::UpstreamTimeout, format!("The engine sent nothing for {} s.", self.terms.engine_pause.as_secs()));
-                    return Err(Stop::Engine(problem.hint("The model may be stuck; unload and load it in the console.")));
+                    return Err(Stop::Engine(silent(self.terms.engine_pause)));
                 }
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    if data.is_empty() {
-                        continue;
-                    }
-                    self.flight.byte();
-                    carried += data.len() as u64;
-                    self.tap.feed(data, &mut out);
-                    self.pass_on(&mut out).await?;
+                    self.take(data, &mut carried, &mut out).await?;
                 }
                 Ok(Some(Err(cause))) => {
                     tracing::warn!(request = %self.flight.request(), %cause, "an engine broke off in the middle of an answer");
@@ -183,6 +211,21 @@ impl Relay {
             }
         }
         self.complete(&mut out).await
+    }
+
+    /// One piece of the answer.
+    async fn take(&mut self, data: Bytes, carried: &mut u64, out: &mut VecDeque<Bytes>) -> Result<(), Stop> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.flight.byte();
+        *carried += data.len() as u64;
+        self.tap.feed(data, out);
+        // Told before the client has the end: its next turn may come before this task runs again.
+        if self.tap.reached_end() || self.terms.length == Some(*carried) {
+            self.flight.answered(self.tap.usage());
+        }
+        self.pass_on(out).await
     }
 
     /// The engine closed its answer properly.

@@ -133,6 +133,7 @@ impl Browser {
             keys: ports.clone(),
             registry: ports.clone(),
             serving: ports.clone(),
+            routing: ports.clone(),
             engines: ports.clone(),
             front: ports.clone(),
             storage: ports.clone(),

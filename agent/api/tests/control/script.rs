@@ -80,6 +80,7 @@ pub fn router(world: &World) -> Router {
         keys: ports.clone(),
         registry: ports.clone(),
         serving: ports.clone(),
+        routing: ports.clone(),
         engines: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),

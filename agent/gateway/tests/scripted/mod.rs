@@ -22,6 +22,7 @@ use tokio::{
 use tower::ServiceExt;
 use warden_domain::{
     Problem,
+    engine::Capacity,
     ids::{KeyId, ModelId, ReplicaId},
     key::{Caller, KeyDirectory, KeyRefusal},
     model::ModelState,
@@ -185,14 +186,23 @@ pub struct FakeServing(Mutex<Arc<ReplicaTable>>);
 
 impl FakeServing {
     pub fn offer(&self, sockets: &[PathBuf]) {
-        let replicas = sockets
+        self.offer_with(&sockets.iter().map(|s| (s.clone(), "1")).collect::<Vec<_>>(), Capacity::Unknown);
+    }
+
+    /// Offers engines under their launches; none at all: the model is not loaded.
+    pub fn offer_with(&self, engines: &[(PathBuf, &str)], capacity: Capacity) {
+        if engines.is_empty() {
+            *self.0.lock().unwrap() = Arc::default();
+            return;
+        }
+        // An engine keeps the id of its socket, whoever else is offered beside it.
+        let replicas = engines
             .iter()
-            .enumerate()
-            .map(|(i, s)| Replica {
-                id: ReplicaId::new(format!("tiny-{i}")).unwrap(),
-                launch: "1".to_owned(),
+            .map(|(s, launch)| Replica {
+                id: ReplicaId::new(format!("tiny-{}", s.file_stem().unwrap().to_str().unwrap())).unwrap(),
+                launch: (*launch).to_owned(),
                 endpoint: Endpoint::Unix(s.clone()),
-                capacity: warden_domain::engine::Capacity::Unknown,
+                capacity,
             })
             .collect();
         let model =

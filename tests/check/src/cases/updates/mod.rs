@@ -5,7 +5,7 @@
 
 mod archive;
 mod bad;
-mod broken_tree;
+pub mod broken_tree;
 mod calls;
 mod chain;
 mod cut;

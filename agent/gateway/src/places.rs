@@ -1,0 +1,191 @@
+//! The scheduler of each model, driven: events in, verdicts out to those who wait.
+//!
+//! One short lock per model, never held across a wait. Before every event the replicas' table is compared with the last one seen, so that
+//! no decision is made on an older one. Knows neither bodies nor engines.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use warden_domain::{
+    Problem, clock,
+    ids::{ModelId, ReplicaId},
+    replica::{Replica, ReplicaTable, Serving},
+};
+use warden_schedule::{
+    Action, Event, Moment, Refusal, State, Ticket,
+    identity::{Book, Shelf},
+    step,
+};
+
+use crate::{FlightTable, GatewayLimits, refusal};
+
+/// What one who waits is told.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// Go there.
+    Go(Replica),
+    /// No.
+    No(Refusal),
+}
+
+/// All models' schedulers.
+pub(crate) struct Places {
+    pub(crate) serving: Arc<dyn Serving>,
+    pub(crate) flights: Arc<FlightTable>,
+    limits: GatewayLimits,
+    start: Instant,
+    tickets: AtomicU64,
+    models: Mutex<HashMap<ModelId, Arc<Place>>>,
+}
+
+/// One model's scheduler.
+pub(crate) struct Place {
+    pub(crate) id: ModelId,
+    inner: Mutex<Inner>,
+}
+
+/// What lies behind the lock.
+pub(crate) struct Inner {
+    pub(crate) state: State,
+    pub(crate) book: Book,
+    pub(crate) waiters: HashMap<Ticket, oneshot::Sender<Verdict>>,
+    /// When the first request was placed.
+    pub(crate) since: Option<Timestamp>,
+    seen: Option<Arc<ReplicaTable>>,
+    offered: HashMap<ReplicaId, Replica>,
+}
+
+impl Places {
+    pub(crate) fn new(serving: Arc<dyn Serving>, flights: Arc<FlightTable>, limits: GatewayLimits) -> Arc<Self> {
+        Arc::new(Self { serving, flights, limits, start: Instant::now(), tickets: AtomicU64::new(0), models: Mutex::default() })
+    }
+
+    /// The time, as the scheduler counts it.
+    pub(crate) fn now(&self) -> Moment {
+        self.start.elapsed()
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The scheduler of a model that is in the table under this name.
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Place>, Problem> {
+        let table = self.serving.table();
+        let Some(model) = table.models.get(name) else { return Err(refusal::not_loaded(name, &table)) };
+        let mut models = self.models();
+        if let Some(place) = models.get(&model.id) {
+            return Ok(Arc::clone(place));
+        }
+        // Models that are gone leave nothing behind but what still runs.
+        models.retain(|id, place| table.models.values().any(|m| m.id == *id) || place.lock().state.open() > 0);
+        let place = Arc::new(Place::new(model.id.clone(), &self.limits));
+        models.insert(model.id.clone(), Arc::clone(&place));
+        Ok(place)
+    }
+
+    /// The scheduler of a model that is known.
+    pub(crate) fn of(&self, id: &ModelId) -> Option<Arc<Place>> {
+        self.models().get(id).cloned()
+    }
+
+    /// The same, or a fresh one when the model answers and nobody asked it yet.
+    pub(crate) fn shown(&self, id: &ModelId) -> Option<Arc<Place>> {
+        let fresh = || {
+            let name = self.serving.table().models.values().find(|m| m.id == *id).map(|m| m.served_name.clone())?;
+            self.find(&name).ok()
+        };
+        self.of(id).or_else(fresh)
+    }
+
+    /// Requests that wait, of all models.
+    pub(crate) fn waiting(&self) -> usize {
+        let places: Vec<Arc<Place>> = self.models().values().cloned().collect();
+        places.iter().map(|place| place.lock().state.waiting()).sum()
+    }
+
+    fn models(&self) -> MutexGuard<'_, HashMap<ModelId, Arc<Place>>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn new(id: ModelId, limits: &GatewayLimits) -> Self {
+        let inner = Inner {
+            state: State::new(limits.policy, limits.bounds),
+            book: Book::new(Shelf::default()),
+            waiters: HashMap::new(),
+            since: None,
+            seen: None,
+            offered: HashMap::new(),
+        };
+        Self { id, inner: Mutex::new(inner) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lock with the present table taken in.
+    pub(crate) fn up_to_date(&self, places: &Places) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        let table = places.serving.table();
+        if !inner.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &table)) {
+            inner.compare(&self.id, &table, places.now());
+            inner.seen = Some(table);
+        }
+        inner
+    }
+
+    /// Tells the scheduler of one event.
+    pub(crate) fn tell(&self, places: &Places, event: Event) {
+        self.up_to_date(places).tell(event, places.now());
+    }
+}
+
+impl Inner {
+    /// One event, and the verdicts that follow from it.
+    pub(crate) fn tell(&mut self, event: Event, now: Moment) {
+        for action in step(&mut self.state, event, now) {
+            match action {
+                Action::Dispatch { ticket, replica, launch } => {
+                    self.since.get_or_insert_with(clock::now);
+                    let replica = self.offered.get(&replica).filter(|r| r.launch == launch).cloned();
+                    if let Some((waiter, replica)) = self.waiters.remove(&ticket).zip(replica) {
+                        // One who is gone in this moment gives the place back by its own end.
+                        let _gone = waiter.send(Verdict::Go(replica));
+                    }
+                }
+                Action::Refuse { ticket, why } => {
+                    if let Some(waiter) = self.waiters.remove(&ticket) {
+                        let _gone = waiter.send(Verdict::No(why));
+                    }
+                }
+                Action::Requeue { .. } => {}
+            }
+        }
+    }
+
+    /// Turns the difference between two tables into events. Who is not in the table any more drains: what runs on it may finish.
+    fn compare(&mut self, id: &ModelId, table: &ReplicaTable, now: Moment) {
+        let present: &[Replica] = table.models.values().find(|m| m.id == *id).map_or(&[], |m| &m.replicas);
+        let before = std::mem::take(&mut self.offered);
+        self.offered = present.iter().map(|r| (r.id.clone(), r.clone())).collect();
+        // Those that came first, so that nobody is refused for want of a replica that is there.
+        for replica in present.iter().filter(|r| before.get(&r.id) != Some(r)) {
+            let up = Event::ReplicaUp { replica: replica.id.clone(), launch: replica.launch.clone(), capacity: replica.capacity };
+            self.tell(up, now);
+        }
+        for (id, replica) in before.into_iter().filter(|(id, _)| !present.iter().any(|r| r.id == *id)) {
+            self.tell(Event::Drain { replica: id, launch: replica.launch }, now);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What is known of one model's requests, and the choice of a replica.
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::{
+    event::{Action, Arrival, Class, Moment, Refusal, Ticket},
+    homes::Homes,
+    pace::Pace,
+    policy::{Bounds, Policy},
+    queue::{Queue, Waiting},
+    replicas::{Replica, Replicas},
+};
+
+/// When to try again while nothing is known about how long requests take.
+const SOME_TIME: Duration = Duration::from_secs(5);
+
+/// Where a ticket is.
+#[derive(Clone, Debug)]
+pub(crate) enum Stand {
+    /// In the queue.
+    Waits {
+        /// Its class.
+        class: Class,
+    },
+    /// On a replica.
+    Runs {
+        /// As it arrived.
+        arrival: Arrival,
+        /// The launch.
+        run: u64,
+        /// Since when.
+        since: Moment,
+    },
+}
+
+/// A ticket that is not over.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    /// Its turn in its class.
+    pub(crate) turn: u64,
+    /// Where it is.
+    pub(crate) stand: Stand,
+}
+
+/// The scheduler's state for one model.
+#[derive(Debug)]
+pub struct State {
+    pub(crate) policy: Policy,
+    pub(crate) bounds: Bounds,
+    pub(crate) replicas: Replicas,
+    pub(crate) homes: Homes,
+    pub(crate) queue: Queue,
+    pub(crate) open: HashMap<Ticket, Open>,
+    pub(crate) service: Pace,
+    pub(crate) turns: u64,
+    pub(crate) refused: u64,
+    pub(crate) swept: Moment,
+}
+
+impl State {
+    /// An empty state: no replica, nobody waits.
+    #[must_use]
+    pub fn new(policy: Policy, bounds: Bounds) -> Self {
+        Self {
+            policy,
+            bounds,
+            replicas: Replicas::default(),
+            homes: Homes::default(),
+            queue: Queue::default(),
+            open: HashMap::new(),
+            service: Pace::default(),
+            turns: 0,
+            refused: 0,
+            swept: Moment::ZERO,
+        }
+    }
+
+    /// Requests that are not over: those that wait and those that run.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How many are served before this one, and when it is expected to start; `None` when it does not wait or nothing is known yet.
+    #[must_use]
+    pub fn position(&self, ticket: Ticket) -> Option<(usize, Option<Duration>)> {
+        let open = self.open.get(&ticket)?;
+        let Stand::Waits { class } = open.stand else { return None };
+        let ahead = self.queue.ahead_of(class, open.turn).count();
+        let waiting = self.queue.iter().find(|(turn, w)| *turn == open.turn && w.arrival.class == class).map(|(_, w)| w)?;
+        Some((ahead, self.expected(waiting, open.turn)))
+    }
+
+    /// When one in the queue is expected to start.
+    pub(crate) fn expected(&self, waiting: &Waiting, turn: u64) -> Option<Duration> {
+        let home = waiting.arrival.conversation.and_then(|c| self.homes.of(c)).and_then(|h| self.replicas.run(h.run)).filter(|(_, r)| r.offered);
+        let ahead = self.queue.ahead_of(waiting.arrival.class, turn);
+        match home {
+            // Only those before it that want the same home stand in its way.
+            Some((_, replica)) => {
+                let same = |w: &&Waiting| w.arrival.conversation.and_then(|c| self.homes.of(c)).is_none_or(|h| h.run == replica.run);
+                self.service.start_behind(ahead.filter(same).count(), u64::from(replica.places(&self.bounds)))
+            }
+            None => self.service.start_behind(ahead.count(), self.places()),
+        }
+    }
+
+    /// Requests that may run at a time, on all replicas together.
+    pub(crate) fn places(&self) -> u64 {
+        self.replicas.offered().map(|r| u64::from(r.places(&self.bounds))).sum()
+    }
+
+    /// When somebody who is turned away may try again.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.service.start_behind(0, self.places()).unwrap_or(SOME_TIME).clamp(Duration::from_secs(1), Duration::from_secs(60))
+    }
+
+    pub(crate) fn refuse(&mut self, ticket: Ticket, why: Refusal, actions: &mut Vec<Action>) {
+        self.open.remove(&ticket);
+        self.refused += 1;
+        actions.push(Action::Refuse { ticket, why });
+    }
+
+    /// The launch that this one is to run on now; `None`: it waits.
+    pub(crate) fn choose(&self, waiting: &Waiting, now: Moment) -> Option<u64> {
+        let others = |r: &&Replica| waiting.avoid != Some(r.run) && !r.is_suspect(now);
+        // A replica that failed it, or that nobody can reach, is better than none.
+        let healthy = self.replicas.offered().any(|r| others(&r));
+        let may = |r: &&Replica| !healthy || others(r);
+        let home = waiting.arrival.conversation.and_then(|c| self.homes.of(c)).map(|h| h.run);
+        if let Some(replica) = self.replicas.offered().find(|r| Some(r.run) == home).filter(|r| may(r)) {
+            if replica.has_room(&self.bounds) {
+                return home;
+            }
+            if now.saturating_sub(waiting.since) < self.bounds.move_after {
+                return None;
+            }
+        }
+        let with_room = self.replicas.offered().filter(|r| r.has_room(&self.bounds)).filter(may);
+        match self.policy {
+            Policy::Sticky => with_room.min_by_key(|r| self.burden(r, waiting.arrival.conversation.is_some(), now)).map(|r| r.run),
+        }
+    }
+
+    /// What speaks against a replica: for a conversation its homes first, for anything else what it has to do now.
+    fn burden(&self, replica: &Replica, conversation: bool, now: Moment) -> (u64, u64) {
+        let (homes, load) = (self.homes.live(replica.run, now, self.bounds.live), u64::from(replica.load()));
+        if conversation { (homes, load) } else { (load, homes) }
+    }
+}
