@@ -29,7 +29,7 @@ use warden_store::Store;
 use warden_tls::{Found, FrontRoom};
 
 use crate::{
-    admin_reset, claim_folders,
+    admin_reset, cards, claim_folders,
     config::{Config, Listen, Profile},
     console_socket,
     disks::Disks,
@@ -72,6 +72,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let tasks = Tasks::new(changes.clone());
     let disks = Disks::open(&config, &store, &tasks, &changes, &models).await?;
     let engines = engines(&config, &changes)?;
+    let gpus = cards::open(&config, &changes);
     let flights = FlightTable::new();
     let serving = ServingRoom::start(ServingParts {
         store: store.clone(),
@@ -155,6 +156,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         models,
         serving,
         engines,
+        gpus,
         monitor,
         changes,
         gateway,

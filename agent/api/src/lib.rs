@@ -7,6 +7,7 @@ mod body;
 mod chat;
 mod events;
 mod front;
+mod gpus;
 mod health;
 mod issues;
 mod models;
@@ -42,6 +43,7 @@ use warden_domain::{
     change::Changes,
     engine::Engines,
     front::Front,
+    gpu::Gpus,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -78,6 +80,8 @@ pub struct ApiParts {
     pub serving: Arc<dyn Serving>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
+    /// GPU cards.
+    pub gpus: Arc<dyn Gpus>,
     /// What is wrong with the box.
     pub issues: Arc<dyn Issues>,
     /// Who is told of it.
@@ -123,6 +127,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(system::reboot))
         .routes(routes!(system::power_off))
         .routes(routes!(system::factory_reset))
+        .routes(routes!(gpus::show))
         .routes(routes!(models::list, models::register))
         .routes(routes!(models::candidates))
         .routes(routes!(models::show, models::remove))

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -100,6 +100,30 @@ pub enum GpuReading {
     },
 }
 
+impl GpuReading {
+    /// The word of the state.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Live => "live",
+            Self::Stale { .. } => "stale",
+            Self::NoLibrary { .. } => "no_library",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
+    /// Why the cards are not as of now, in a sentence; `None` while they are.
+    #[must_use]
+    pub fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Starting | Self::Live => None,
+            Self::Stale { cause, .. } | Self::Failed { cause } => Some(cause),
+            Self::NoLibrary { detail } => Some(detail),
+        }
+    }
+}
+
 /// All cards at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuSnapshot {
@@ -166,6 +190,15 @@ pub struct GpuReport {
     pub read_at: Option<Timestamp>,
     /// What no figure shows.
     pub notices: Vec<GpuNotice>,
+}
+
+impl GpuReport {
+    /// Since when the reader has been silent, or the driver has been inside one call.
+    #[must_use]
+    pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
+        let GpuReading::Stale { since_s, .. } = &self.snapshot.reading else { return None };
+        now.checked_sub(SignedDuration::try_from_secs_f64(*since_s).ok()?).ok()
+    }
 }
 
 /// The cards of this machine.

@@ -81,6 +81,7 @@ pub fn router(world: &World) -> Router {
         registry: ports.clone(),
         serving: ports.clone(),
         engines: ports.clone(),
+        gpus: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),
         front: ports.clone(),
