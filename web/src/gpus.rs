@@ -104,9 +104,7 @@ fn notices(report: &GpuReport, now: Timestamp, t: &Text) -> Vec<Notice> {
         all.push(("info", t.gpus_simulated.to_owned(), t.gpus_simulated_body.to_owned()));
     }
     all.extend(report.notices.iter().map(|notice| match notice {
-        GpuNotice::Gone { id, index, name } => {
-            ("failed", t.gpus_gone(name.as_deref().unwrap_or(t.gpus_nameless)), t.gpus_gone_body(id, index))
-        }
+        GpuNotice::Gone { id, index, name } => ("failed", t.gpus_gone(name.as_deref().unwrap_or(t.gpus_nameless)), t.gpus_gone_body(id, index)),
         GpuNotice::Doubled { id, index } => ("waiting", t.gpus_doubled.to_owned(), t.gpus_doubled_body(id, index)),
         GpuNotice::Unnamed { index, cause } => ("waiting", t.gpus_doubled.to_owned(), t.gpus_unnamed_body(cause, index)),
     }));

@@ -25,7 +25,8 @@ use warden_access::http::COOKIE;
 use warden_domain::{Problem, change::Topic, ids::ModelId};
 
 use crate::{
-    Web, alerts, front, gpus, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates, visit::Guest,
+    Web, alerts, front, gpus, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates,
+    visit::Guest,
 };
 
 /// Even without news a page is looked at again this often, because times pass and requests come and go.

@@ -552,7 +552,16 @@ async fn a_narrow_card_is_warned_of_in_words_and_simulated_cards_are_called_so()
     let world = World::claimed();
     world.fit_gpus(GpuReading::Live, true);
     let page = Browser::signed_in(&world).get("/ui/gpus").await.text;
-    for words in ["x4 of x16", "Fewer lanes than it could use", "GPUs are simulated", "82 of 83 °C", "close to its own limit", "342 of 350 W", "python3 (process 2718)", "88 %"] {
+    for words in [
+        "x4 of x16",
+        "Fewer lanes than it could use",
+        "GPUs are simulated",
+        "82 of 83 °C",
+        "close to its own limit",
+        "342 of 350 W",
+        "python3 (process 2718)",
+        "88 %",
+    ] {
         assert!(page.contains(words), "{words} is missing");
     }
     assert_eq!(page.matches("data-narrow").count(), 1);
