@@ -5,6 +5,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 FLAVOUR ?= production
 PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/debug
+# Simulated GPUs for `make run`: a name in tests/fakes/nvml/scenarios. Without it the installed NVIDIA library is looked for.
+export SCENARIO
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
 .PHONY: help run where bins programs demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates check-serving clean
@@ -12,11 +14,11 @@ export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 13; warm: under 5 s)
+run: ## agent + real CPU engine + small model on this machine (cold: console in about 5 min, answer in about 13; warm: under 5 s); SCENARIO=four-alike simulates GPUs
 	@agent/dev/deps.sh run
 	@$(MAKE) --no-print-directory assets
 	@[ -x $(PROGRAMS)/warden-agent ] || echo "run: building the agent (about 3 minutes, this time only)"
-	@$(CARGO) build -p warden-agent
+	@$(CARGO) build -p warden-agent -p warden-gpu $(if $(SCENARIO),-p warden-fake-nvml)
 # On a terminal job control (-m) gives it to run.sh: Ctrl-C is that script's own affair, and make has nothing to complain about.
 	@if [ -t 0 ]; then set -m; agent/dev/run.sh; else exec agent/dev/run.sh; fi
 

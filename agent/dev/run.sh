@@ -6,7 +6,8 @@ HERE=agent/dev
 CACHE=${WARDEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lm-warden}
 RUN=$(realpath -m "${WARDEN_RUN_DIR:-target/run}")
 PORT=${WARDEN_PORT:-8080}
-BIN=${CARGO_TARGET_DIR:-target}/debug/warden-agent
+BUILT=${CARGO_TARGET_DIR:-target}/debug
+BIN=$BUILT/warden-agent
 
 mkdir -p "$RUN/data/models" "$RUN/state"
 model=$($HERE/model.sh)
@@ -28,6 +29,19 @@ runtime_dir = "$runtime"
 stop_engines_on_exit = true
 drain_seconds = 5
 TOML
+
+# Simulated GPUs: a library with its scenario beside it, in the place of the installed one.
+if [ -n "${SCENARIO:-}" ]; then
+  scenario=tests/fakes/nvml/scenarios/$SCENARIO.toml
+  if [ ! -f "$scenario" ]; then
+    echo "run: there is no scenario $SCENARIO; there are:" $(basename -s .toml tests/fakes/nvml/scenarios/*.toml) >&2
+    exit 2
+  fi
+  mkdir -p "$RUN/nvml"
+  cp "$BUILT/libwarden_fake_nvml.so" "$RUN/nvml/libnvidia-ml.so.1"
+  cp "$scenario" "$RUN/nvml/scenario.toml"
+  echo "gpu_library = \"$RUN/nvml/libnvidia-ml.so.1\"" >>"$RUN/agent.toml"
+fi
 
 engine_pid=
 agent_pid=

@@ -60,6 +60,8 @@ pub struct Config {
     pub update_trust_dir: PathBuf,
     /// How patient the watchdog of engines is.
     pub serving: ServingRules,
+    /// Another NVML library than the installed one (dev only).
+    pub gpu_library: Option<PathBuf>,
 }
 
 /// The file as written; every key is optional.
@@ -77,6 +79,7 @@ struct File {
     drain_seconds: Option<u64>,
     host_names: Option<Vec<String>>,
     update_trust_dir: Option<PathBuf>,
+    gpu_library: Option<PathBuf>,
     #[serde(default)]
     serving: Serving,
 }
@@ -190,7 +193,11 @@ impl Config {
             serving: file.serving.checked()?,
             state_dir,
             data_dir,
+            gpu_library: file.gpu_library,
         };
+        if let Some(library) = config.gpu_library.as_ref().filter(|_| profile == Profile::Appliance) {
+            return Err(value("gpu_library", &library.to_string_lossy(), "the appliance reads its cards through its own driver only"));
+        }
         if config.drain.as_secs() > 600 {
             return Err(value("drain_seconds", &config.drain.as_secs().to_string(), "at most 600"));
         }
@@ -245,6 +252,13 @@ mod tests {
         let config = parse("", &[("WARDEN_PORT", "9999"), ("VW_DATA_DIR", "/srv/d")]).unwrap();
         assert_eq!(config.listen, Listen::Address("127.0.0.1:9999".parse().unwrap()));
         assert_eq!(config.models_dir(), PathBuf::from("/srv/d/models"));
+    }
+
+    #[test]
+    fn the_appliance_takes_no_foreign_gpu_library() {
+        assert!(parse("gpu_library = \"/x/lib.so\"", &[]).unwrap().gpu_library.is_some());
+        let error = parse("profile = \"appliance\"\nlisten = \"systemd\"\ngpu_library = \"/x/lib.so\"", &[]).unwrap_err().to_string();
+        assert!(error.contains("gpu_library"), "{error}");
     }
 
     #[test]

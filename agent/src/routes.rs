@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use axum::Router;
 use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
 use warden_access::{Access, http::HostRules};
-use warden_domain::{change::Changes, engine::Engines, front::Front, machine::Machine};
+use warden_domain::{change::Changes, engine::Engines, front::Front, gpu::Gpus, machine::Machine};
 use warden_gateway::{FlightTable, Gateway};
 use warden_models::Models;
 use warden_monitor::Monitor;
@@ -29,6 +29,8 @@ pub(crate) struct Rooms {
     pub(crate) serving: Arc<ServingRoom>,
     /// Engine packs and runners.
     pub(crate) engines: Arc<dyn Engines>,
+    /// GPU cards.
+    pub(crate) gpus: Arc<dyn Gpus>,
     /// Issues and alerts.
     pub(crate) monitor: Arc<Monitor>,
     /// News for pages.
@@ -62,6 +64,7 @@ impl Rooms {
             serving: self.serving.clone(),
             routing: self.gateway.clone(),
             engines: self.engines.clone(),
+            gpus: self.gpus.clone(),
             issues: self.monitor.clone(),
             alerts: self.monitor.clone(),
             front: self.front.clone(),
@@ -93,6 +96,7 @@ impl Rooms {
             tasks: self.disks.tasks.clone(),
             updates: self.updates.clone(),
             flights: self.flights.clone(),
+            gpus: self.gpus.clone(),
             issues: self.monitor.clone(),
             alerts: self.monitor.clone(),
             front: self.front.clone(),

@@ -201,7 +201,7 @@ impl Host for ThisMachine {
             console_port: self.rooms.console_port,
             data_uuid: contents.find(|content| content.mounted_at.contains(&self.data_dir)).and_then(|content| content.uuid.clone()),
             served_models: served.map(|model| ServedModel { name: model.config.served_name, ready_after_s: None }).collect(),
-            // Nothing reads GPUs yet; what nobody knew is no reason to fail.
+            // The gate does not look at cards yet; what nobody knew is no reason to fail.
             gpu_count: None,
             gpu_driver: None,
         }

@@ -30,7 +30,7 @@ use warden_store::Store;
 use warden_tls::{Found, FrontRoom};
 
 use crate::{
-    admin_reset, claim_folders,
+    admin_reset, cards, claim_folders,
     config::{Config, Listen, Profile},
     console_socket,
     disks::Disks,
@@ -73,6 +73,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     let tasks = Tasks::new(changes.clone());
     let disks = Disks::open(&config, &store, &tasks, &changes, &models).await?;
     let engines = engines(&config, &changes)?;
+    let gpus = cards::open(&config, &changes);
     let flights = FlightTable::new();
     let serving = ServingRoom::start(ServingParts {
         store: store.clone(),
@@ -159,6 +160,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         models,
         serving,
         engines,
+        gpus,
         monitor,
         changes,
         gateway,

@@ -24,6 +24,7 @@ use warden_domain::{
     clock,
     engine::{EngineKind, EnginePack, PackState},
     front::{FrontConfig, PlainPort},
+    gpu::GpuReport,
     ids::{AccountId, IssueId, KeyId, ModelId, ReplicaId},
     issue::{Finding, Fix, Issue, IssueCode, Said},
     key::Key,
@@ -37,6 +38,8 @@ use warden_domain::{
 
 #[path = "access.rs"]
 mod access;
+#[path = "gpus.rs"]
+mod gpus;
 #[path = "issues.rs"]
 mod issues;
 #[path = "models.rs"]
@@ -96,6 +99,8 @@ pub struct Memory {
     pub reset_code: Option<String>,
     /// What was asked of the machine, and what was noted about it.
     pub deeds: Vec<String>,
+    /// GPU cards; `None` = the reader has not answered yet.
+    pub gpus: Option<GpuReport>,
     /// Disks and model storage.
     pub overview: Overview,
     /// Updates.

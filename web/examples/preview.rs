@@ -52,6 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tasks: ports.tasks.clone(),
         updates: ports.clone(),
         flights: ports.clone(),
+        gpus: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),
         changes: ports.changes.clone(),

@@ -12,6 +12,7 @@ mod chat;
 mod engines;
 mod field;
 mod front;
+mod gpus;
 mod home;
 mod intake;
 mod issues;
@@ -47,6 +48,7 @@ use warden_domain::{
     change::Changes,
     engine::Engines,
     front::Front,
+    gpu::Gpus,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -106,6 +108,8 @@ pub struct WebParts {
     pub updates: Arc<dyn Updates>,
     /// Requests in flight, for the strip and for what an unload would stop.
     pub flights: Arc<dyn InFlight>,
+    /// GPU cards.
+    pub gpus: Arc<dyn Gpus>,
     /// What is wrong with the box.
     pub issues: Arc<dyn Issues>,
     /// Who is told of it.
@@ -161,6 +165,8 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/tls", get(front::page).post(front::submit))
         .route("/ui/tls/ca.crt", get(front::authority))
         .route("/ui/chat", get(chat::page))
+        .route("/ui/gpus", get(gpus::page))
+        .route("/ui/live/gpus", get(live::gpus))
         .route("/ui/network", get(network::page))
         .route("/ui/network/confirm", get(network::confirm::page).post(network::confirm::submit))
         .route("/ui/network/undo", post(network::port::undo))

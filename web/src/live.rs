@@ -25,7 +25,8 @@ use warden_access::http::COOKIE;
 use warden_domain::{Problem, change::Topic, ids::ModelId};
 
 use crate::{
-    Web, alerts, front, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates, visit::Guest,
+    Web, alerts, front, gpus, home::Home, issues, keys, models, network, refusal::refuse, setup::load::Load, shell::Shell, storage, updates,
+    visit::Guest,
 };
 
 /// Even without news a page is looked at again this often, because times pass and requests come and go.
@@ -133,6 +134,15 @@ pub(crate) async fn alerts(State(web): State<Web>, headers: HeaderMap, guest: Gu
 pub(crate) async fn tls(State(web): State<Web>, headers: HeaderMap, guest: Guest) -> Response {
     line(web, guest, &headers, |web, guest| async move {
         let page = front::Page::look(&web, &guest).await?;
+        frame(Some(page.shell()), Some(&page.as_live()))
+    })
+    .await
+}
+
+/// `GET /ui/live/gpus`
+pub(crate) async fn gpus(State(web): State<Web>, headers: HeaderMap, guest: Guest) -> Response {
+    line(web, guest, &headers, |web, guest| async move {
+        let page = gpus::Page::look(&web, &guest).await?;
         frame(Some(page.shell()), Some(&page.as_live()))
     })
     .await

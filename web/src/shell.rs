@@ -47,6 +47,7 @@ const NAV: &[NavRow] = &[
     ("/ui/models", "models", |t| t.nav_models),
     ("/ui/chat", "chat", |t| t.nav_chat),
     ("/ui/keys", "keys", |t| t.nav_keys),
+    ("/ui/gpus", "gpus", |t| t.nav_gpus),
     ("/ui/network", "network", |t| t.nav_network),
     ("/ui/storage", "storage", |t| t.nav_storage),
     ("/ui/updates", "updates", |t| t.nav_updates),

@@ -12,6 +12,7 @@ use warden_domain::{
     Problem, ProblemKind,
     access::Role,
     engine::PackState,
+    gpu::GpuReading,
     ids::ModelId,
     issue::{Fix, IssueCode, Said},
     model::StateWord,
@@ -53,6 +54,7 @@ fn furnished() -> World {
     world.plug("STICK", DiskRole::Foreign);
     world.lose_volume("wm-00000001", "S-GONE");
     world.updating(UpdatePhase::Downloading);
+    world.fit_gpus(GpuReading::Live, true);
     world
 }
 
@@ -78,6 +80,7 @@ const PAGES: &[&str] = &[
     "/ui/storage/sources/STICK",
     "/ui/storage/volumes/dsk_wm-00000001/forget",
     "/ui/chat",
+    "/ui/gpus",
     "/ui/network",
     "/ui/network/eth0",
     "/ui/system",
@@ -571,4 +574,54 @@ async fn a_box_without_a_channel_says_the_next_step_and_home_tells_of_what_waits
     assert!(!browser.get("/ui/").await.text.contains("/ui/updates\">Updates</a>"));
     world.updating(UpdatePhase::Staged);
     assert!(browser.get("/ui/").await.text.contains("Version 1.4.0 waits for a restart"));
+}
+
+#[tokio::test]
+async fn a_narrow_card_is_warned_of_in_words_and_simulated_cards_are_called_so() {
+    let world = World::claimed();
+    world.fit_gpus(GpuReading::Live, true);
+    let page = Browser::signed_in(&world).get("/ui/gpus").await.text;
+    for words in [
+        "x4 of x16",
+        "Fewer lanes than it could use",
+        "GPUs are simulated",
+        "82 of 83 °C",
+        "close to its own limit",
+        "342 of 350 W",
+        "python3 (process 2718)",
+        "88 %",
+    ] {
+        assert!(page.contains(words), "{words} is missing");
+    }
+    assert_eq!(page.matches("data-narrow").count(), 1);
+    assert!(page.contains("A card is gone: Card &#60;2&#62;"), "a vanished card is told");
+    world.fit_gpus(GpuReading::Live, false);
+    assert!(!Browser::signed_in(&world).get("/ui/gpus").await.text.contains("simulated"));
+}
+
+#[tokio::test]
+async fn a_silent_driver_leaves_the_last_known_cards_and_says_since_when() {
+    let world = World::claimed();
+    world.fit_gpus(GpuReading::Stale { since_s: 75.0, cause: "The driver hangs.".to_owned() }, false);
+    let page = Browser::signed_in(&world).get("/ui/gpus").await.text;
+    assert!(page.contains("have not answered for 1 m 15 s") && page.contains("The driver hangs.") && page.contains("restart the machine"));
+    assert!(page.contains("card-GPU-1"), "the last known cards are shown");
+}
+
+#[tokio::test]
+async fn a_page_without_cards_says_why_and_what_to_do() {
+    let world = World::claimed();
+    let rows = [
+        (GpuReading::NoLibrary { detail: "No libnvidia-ml.so.1.".to_owned() }, ["no NVIDIA driver", "No libnvidia-ml.so.1.", "/ui/models"]),
+        (GpuReading::Live, ["sees no card", "power cables", "/ui/models"]),
+        (GpuReading::Failed { cause: "Versions differ.".to_owned() }, ["cannot be read", "Versions differ.", "Restart the machine"]),
+        (GpuReading::Starting, ["being looked at", "first reading", "/ui/models"]),
+    ];
+    for (reading, words) in rows {
+        world.gpu_reading(reading.clone());
+        let page = Browser::signed_in(&world).get("/ui/gpus").await.text;
+        for words in words {
+            assert!(page.contains(words), "{reading:?}: {words} is missing");
+        }
+    }
 }

@@ -1,8 +1,13 @@
 //! `GET /healthz`: is the agent up. For probes; needs no session and says nothing private.
 
 use axum::{Json, extract::State};
+use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
+use warden_domain::{
+    clock,
+    gpu::{GpuReading, GpuReport},
+};
 
 use crate::ApiParts;
 
@@ -13,7 +18,7 @@ pub struct Health {
     ok: bool,
     /// Version of the agent.
     version: &'static str,
-    /// State of the GPUs; `unknown` until a reader for them exists.
+    /// State of the GPUs.
     gpu: GpuHealth,
 }
 
@@ -24,12 +29,30 @@ pub struct GpuHealth {
     state: &'static str,
     /// What is wrong, if something is.
     error: Option<String>,
-    /// When it was last looked at.
-    checked_at: Option<String>,
+    /// Since when it is failing, if it stopped answering.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// When the cards were last read.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    checked_at: Option<Timestamp>,
+}
+
+/// One word for the cards: a machine without any is fine, one whose driver is silent is not.
+fn gpu(report: &GpuReport) -> GpuHealth {
+    let reading = &report.snapshot.reading;
+    let state = match reading {
+        GpuReading::Starting => "unknown",
+        GpuReading::Live if report.snapshot.cards.is_empty() => "absent",
+        GpuReading::Live => "ok",
+        GpuReading::NoLibrary { .. } => "absent",
+        GpuReading::Stale { .. } | GpuReading::Failed { .. } => "failing",
+    };
+    let error = reading.cause().filter(|_| state == "failing").map(ToOwned::to_owned);
+    GpuHealth { state, error, since: report.since(clock::now()), checked_at: report.read_at }
 }
 
 /// Whether the agent is up.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "The agent is up", body = Health)))]
 pub async fn healthz(State(parts): State<ApiParts>) -> Json<Health> {
-    Json(Health { ok: true, version: parts.version, gpu: GpuHealth { state: "unknown", error: None, checked_at: None } })
+    Json(Health { ok: true, version: parts.version, gpu: gpu(&parts.gpus.report()) })
 }

@@ -7,6 +7,7 @@ mod body;
 mod chat;
 mod events;
 mod front;
+mod gpus;
 mod health;
 mod issues;
 mod model_settings;
@@ -45,6 +46,7 @@ use warden_domain::{
     change::Changes,
     engine::Engines,
     front::Front,
+    gpu::Gpus,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -84,6 +86,8 @@ pub struct ApiParts {
     pub routing: Arc<dyn Routing>,
     /// Engines installed.
     pub engines: Arc<dyn Engines>,
+    /// GPU cards.
+    pub gpus: Arc<dyn Gpus>,
     /// What is wrong with the box.
     pub issues: Arc<dyn Issues>,
     /// Who is told of it.
@@ -129,6 +133,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(system::reboot))
         .routes(routes!(system::power_off))
         .routes(routes!(system::factory_reset))
+        .routes(routes!(gpus::show))
         .routes(routes!(models::list, models::register))
         .routes(routes!(models::candidates))
         .routes(routes!(models::show, models::remove))

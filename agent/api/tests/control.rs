@@ -46,6 +46,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/storage",
         "GET /api/storage/sources/{key}/models",
         "GET /api/system",
+        "GET /api/system/gpus",
         "GET /api/tasks",
         "GET /api/tasks/{id}",
         "GET /api/time",
@@ -117,7 +118,7 @@ async fn a_box_is_claimed_once_and_the_session_works_at_once() {
 async fn nothing_but_the_door_is_open_without_a_session() {
     let script = Script::anonymous(&World::claimed());
     assert_eq!(script.get("/healthz").await.json["ok"], true);
-    assert_eq!(script.get("/healthz").await.json["gpu"], json!({"state": "unknown", "error": null, "checked_at": null}));
+    assert_eq!(script.get("/healthz").await.json["gpu"], json!({"state": "unknown", "error": null, "since": null, "checked_at": null}));
     for path in
         ["/api/models", "/api/tokens", "/api/packs", "/api/csrf", "/api/auth/session", "/api/models/candidates", "/api/events", "/api/openapi.json"]
     {

@@ -28,6 +28,8 @@ pub enum Topic {
     Tasks,
     /// Updates: offered, fetched, installed, tried.
     Updates,
+    /// GPU cards: came, went, reader silent. Figures that move all the time are no news.
+    Gpus,
 }
 
 /// The bulletin board of the agent; cheap to clone.

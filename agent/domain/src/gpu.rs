@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -99,6 +100,30 @@ pub enum GpuReading {
     },
 }
 
+impl GpuReading {
+    /// The word of the state.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Live => "live",
+            Self::Stale { .. } => "stale",
+            Self::NoLibrary { .. } => "no_library",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
+    /// Why the cards are not as of now, in a sentence; `None` while they are.
+    #[must_use]
+    pub fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Starting | Self::Live => None,
+            Self::Stale { cause, .. } | Self::Failed { cause } => Some(cause),
+            Self::NoLibrary { detail } => Some(detail),
+        }
+    }
+}
+
 /// All cards at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuSnapshot {
@@ -127,10 +152,64 @@ impl GpuSnapshot {
     }
 }
 
+/// Something about the cards that no figure shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum GpuNotice {
+    /// A card that was there is not in the library's list any more, or fell off its bus.
+    Gone {
+        /// Its identity.
+        id: GpuId,
+        /// Its place when it was there.
+        index: u32,
+        /// Product name.
+        name: Option<String>,
+    },
+    /// An entry that tells the identity of an earlier one. It is left out, because nobody could address it.
+    Doubled {
+        /// The identity that came twice.
+        id: GpuId,
+        /// Place of the entry left out.
+        index: u32,
+    },
+    /// An entry that does not tell its identity. It is left out for the same reason.
+    Unnamed {
+        /// Its place.
+        index: u32,
+        /// What the library said.
+        cause: String,
+    },
+}
+
+/// A snapshot with what people want to know around it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuReport {
+    /// Cards and how far to trust them.
+    pub snapshot: Arc<GpuSnapshot>,
+    /// When the cards were read; `None` when they never were.
+    pub read_at: Option<Timestamp>,
+    /// What no figure shows.
+    pub notices: Vec<GpuNotice>,
+}
+
+impl GpuReport {
+    /// Since when the reader has been silent, or the driver has been inside one call.
+    #[must_use]
+    pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
+        let GpuReading::Stale { since_s, .. } = &self.snapshot.reading else { return None };
+        now.checked_sub(SignedDuration::try_from_secs_f64(*since_s).ok()?).ok()
+    }
+}
+
 /// The cards of this machine.
 pub trait Gpus: Send + Sync {
     /// The last snapshot. Never waits, whatever the driver does.
     fn snapshot(&self) -> Arc<GpuSnapshot>;
+
+    /// The last snapshot with the time of its reading and notices. Never waits either.
+    fn report(&self) -> GpuReport {
+        GpuReport { snapshot: self.snapshot(), read_at: None, notices: Vec::new() }
+    }
 }
 
 /// A machine without cards, for tests and for places that have no reader.

@@ -9,8 +9,8 @@ use crate::steps::step;
 use crate::tool::run;
 use crate::workshop::Workshop;
 
-const DYNAMIC: [&str; 7] =
-    ["warden-agent", "warden-helper", "warden-console", "warden-bootslot", "warden-install", "warden-diskguard", "warden-health"];
+const DYNAMIC: [&str; 8] =
+    ["warden-agent", "warden-gpu", "warden-helper", "warden-console", "warden-bootslot", "warden-install", "warden-diskguard", "warden-health"];
 const STATIC: [&str; 2] = ["warden-launch", "warden-init"];
 const STATIC_TARGET: &str = "x86_64-unknown-linux-gnu";
 

@@ -5,6 +5,7 @@
 pub const BUDGETS: &[(&str, f64)] = &[
     ("warden-agent.service", 2.0),
     ("warden-engine@.service", 3.5),
+    ("warden-gpu.service", 5.0),
     ("warden-helper.service", 5.0),
     ("warden-console@.service", 5.0),
     ("warden-reset.service", 5.0),

@@ -142,6 +142,7 @@ impl Browser {
             tasks: ports.tasks.clone(),
             updates: ports.clone(),
             flights: ports.clone(),
+            gpus: ports.clone(),
             issues: ports.clone(),
             alerts: ports.clone(),
             changes: ports.changes.clone(),

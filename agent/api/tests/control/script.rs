@@ -82,6 +82,7 @@ pub fn router(world: &World) -> Router {
         serving: ports.clone(),
         routing: ports.clone(),
         engines: ports.clone(),
+        gpus: ports.clone(),
         issues: ports.clone(),
         alerts: ports.clone(),
         front: ports.clone(),
