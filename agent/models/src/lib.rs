@@ -6,7 +6,9 @@
 
 mod candidates;
 mod copy;
+pub mod fit;
 pub mod gguf;
+mod hub;
 mod import;
 mod inspect;
 pub mod name;
@@ -14,5 +16,6 @@ mod place;
 mod registry;
 mod split;
 
+pub use hub::{HubParts, HubRoom};
 pub use import::Importer;
 pub use registry::{Models, ModelsConfig};
