@@ -56,6 +56,10 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// Folder with `root.json` and `build.json`: whose updates this box takes.
     pub update_trust_dir: PathBuf,
+    /// Address of the hub of models until the settings name another; `None` = the public one.
+    pub hub_endpoint: Option<String>,
+    /// A download that gets next to nothing for so long is begun anew.
+    pub download_stall: std::time::Duration,
 }
 
 /// The file as written; every key is optional.
@@ -73,6 +77,8 @@ struct File {
     drain_seconds: Option<u64>,
     host_names: Option<Vec<String>>,
     update_trust_dir: Option<PathBuf>,
+    hub_endpoint: Option<String>,
+    download_stall_seconds: Option<u64>,
 }
 
 /// Why the configuration cannot be used.
@@ -150,6 +156,8 @@ impl Config {
                 Profile::Appliance => "/usr/lib/warden/update".into(),
                 Profile::Dev => state_dir.join("update-trust"),
             }),
+            hub_endpoint: file.hub_endpoint,
+            download_stall: std::time::Duration::from_secs(file.download_stall_seconds.unwrap_or(30).max(1)),
             state_dir,
             data_dir,
         };

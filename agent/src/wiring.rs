@@ -29,7 +29,9 @@ use warden_store::Store;
 use warden_tls::{Found, FrontRoom};
 
 use crate::{
-    admin_reset, claim_folders,
+    admin_reset,
+    by_name::ByName,
+    claim_folders,
     config::{Config, Listen, Profile},
     console_socket,
     disks::Disks,
@@ -82,6 +84,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     })
     .await?;
     let runs = serving.clone();
+    let by_name = ByName::open(&config, &store, &models, &tasks, &changes, version).await?;
+    by_name.downloads.start(serving.clone());
     models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
         GatewayParts { keys: access.clone(), serving: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
@@ -162,6 +166,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         place,
         front,
         disks,
+        by_name,
         updates,
         version,
     };

@@ -36,6 +36,8 @@ use warden_domain::{
 
 #[path = "access.rs"]
 mod access;
+#[path = "hub.rs"]
+pub mod hub;
 #[path = "issues.rs"]
 mod issues;
 #[path = "models.rs"]
@@ -95,6 +97,8 @@ pub struct Memory {
     pub deeds: Vec<String>,
     /// Disks and model storage.
     pub overview: Overview,
+    /// Repositories of models and downloads.
+    pub hub: hub::HubMemory,
     /// Updates.
     pub updates: updates::UpdateMemory,
     /// Time a load takes; `None` = it stays loading.

@@ -45,8 +45,10 @@ use warden_domain::{
     access::Accounts,
     alert::Alerts,
     change::Changes,
+    download::Downloads,
     engine::Engines,
     front::Front,
+    hub::Hub,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -97,6 +99,10 @@ pub struct WebParts {
     pub disks: Arc<dyn ModelDisks>,
     /// Imports from sticks.
     pub imports: Arc<dyn Imports>,
+    /// Repositories of models.
+    pub hub: Arc<dyn Hub>,
+    /// Downloads from them.
+    pub downloads: Arc<dyn Downloads>,
     /// Long work.
     pub tasks: Tasks,
     /// Updates.

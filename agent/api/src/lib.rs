@@ -5,9 +5,11 @@
 mod alerts;
 mod body;
 mod chat;
+mod downloads;
 mod events;
 mod front;
 mod health;
+mod hub;
 mod issues;
 mod models;
 mod network;
@@ -40,8 +42,10 @@ use warden_domain::{
     access::Accounts,
     alert::Alerts,
     change::Changes,
+    download::Downloads,
     engine::Engines,
     front::Front,
+    hub::Hub,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -90,6 +94,10 @@ pub struct ApiParts {
     pub disks: Arc<dyn ModelDisks>,
     /// Imports from sticks.
     pub imports: Arc<dyn Imports>,
+    /// Repositories of models.
+    pub hub: Arc<dyn Hub>,
+    /// Downloads from them.
+    pub downloads: Arc<dyn Downloads>,
     /// Long work.
     pub tasks: Tasks,
     /// Updates.
@@ -125,6 +133,13 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(system::factory_reset))
         .routes(routes!(models::list, models::register))
         .routes(routes!(models::candidates))
+        .routes(routes!(hub::discover))
+        .routes(routes!(hub::fit))
+        .routes(routes!(hub::show, hub::configure))
+        .routes(routes!(downloads::list, downloads::begin))
+        .routes(routes!(downloads::show, downloads::cancel))
+        .routes(routes!(downloads::pause))
+        .routes(routes!(downloads::resume))
         .routes(routes!(models::show, models::remove))
         .routes(routes!(models::load))
         .routes(routes!(models::unload))

@@ -1,5 +1,7 @@
 //! A hub of model repositories: what a repository holds, and how this box reaches the hub. Values and the port; no HTTP.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,7 @@ use crate::{
     Problem, Secret,
     engine::EngineKind,
     fit::{FitAsk, FitTable},
+    gpu::GpuSnapshot,
     units::{Bytes, Tokens},
 };
 
@@ -186,6 +189,9 @@ pub trait Hub: Send + Sync {
 
     /// Whether choices of a repository fit; of all of them when the ask names none.
     async fn fit(&self, ask: &FitAsk, care: Care) -> Result<Vec<ChoiceFit>, Problem>;
+
+    /// The cards a verdict can be asked for.
+    fn cards(&self) -> Arc<GpuSnapshot>;
 }
 
 /// A context that is used when none is asked for: what the model was trained for, at most this.

@@ -6,6 +6,7 @@
 
 mod candidates;
 mod copy;
+mod download;
 pub mod fit;
 pub mod gguf;
 mod hub;
@@ -16,6 +17,7 @@ mod place;
 mod registry;
 mod split;
 
+pub use download::{Downloader, DownloaderParts, Rules};
 pub use hub::{HubParts, HubRoom};
 pub use import::Importer;
 pub use registry::{Models, ModelsConfig};

@@ -18,5 +18,5 @@ mod tree;
 pub use room::{HubParts, HubRoom};
 
 pub(crate) use address::Repo;
-pub(crate) use client::{Client, Wanted, chain, origin_of};
-pub(crate) use fault::{Fault, Subject};
+pub(crate) use client::{Wanted, chain};
+pub(crate) use fault::Fault;

@@ -16,7 +16,7 @@ use warden_domain::{
     Problem, ProblemKind,
     engine::EngineKind,
     fit::{FitAsk, FitTable},
-    gpu::Gpus,
+    gpu::{GpuSnapshot, Gpus},
     hub::{Care, Choice, ChoiceFit, Discovery, Hub, HubChange, HubSettings, RepoAsk},
 };
 use warden_store::Store;
@@ -356,5 +356,9 @@ impl Hub for HubRoom {
         }
         let judged: Vec<Result<ChoiceFit, Problem>> = stream::iter(tables).buffered(AT_ONCE).collect().await;
         judged.into_iter().collect()
+    }
+
+    fn cards(&self) -> Arc<GpuSnapshot> {
+        self.gpus.snapshot()
     }
 }
