@@ -16,7 +16,8 @@ pub(crate) fn free(folder: &Path) -> Result<u64, Problem> {
 
 /// Refuses what does not fit: bytes still to come, of this download and of those before it.
 pub(crate) fn check(needed: u64, promised: u64, free: u64, folder: &Path) -> Result<(), Problem> {
-    if needed.saturating_add(promised).saturating_add(RESERVE) <= free {
+    let all = needed.checked_add(promised).and_then(|sum| sum.checked_add(RESERVE));
+    if all.is_some_and(|all| all <= free) {
         return Ok(());
     }
     let others = if promised > 0 { format!(" {} are still to come for other downloads.", Bytes(promised)) } else { String::new() };
