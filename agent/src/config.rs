@@ -62,6 +62,10 @@ pub struct Config {
     pub serving: ServingRules,
     /// Another NVML library than the installed one (dev only).
     pub gpu_library: Option<PathBuf>,
+    /// Address of the hub of models until the settings name another; `None` = the public one.
+    pub hub_endpoint: Option<String>,
+    /// A download that gets next to nothing for so long is begun anew.
+    pub download_stall: std::time::Duration,
 }
 
 /// The file as written; every key is optional.
@@ -79,6 +83,8 @@ struct File {
     drain_seconds: Option<u64>,
     host_names: Option<Vec<String>>,
     update_trust_dir: Option<PathBuf>,
+    hub_endpoint: Option<String>,
+    download_stall_seconds: Option<u64>,
     gpu_library: Option<PathBuf>,
     #[serde(default)]
     serving: Serving,
@@ -191,6 +197,8 @@ impl Config {
                 Profile::Dev => state_dir.join("update-trust"),
             }),
             serving: file.serving.checked()?,
+            hub_endpoint: file.hub_endpoint,
+            download_stall: std::time::Duration::from_secs(file.download_stall_seconds.unwrap_or(30).max(1)),
             state_dir,
             data_dir,
             gpu_library: file.gpu_library,

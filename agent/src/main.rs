@@ -1,6 +1,7 @@
 //! `warden-agent`: reads its configuration, wires the rooms and runs until it is told to stop.
 
 mod admin_reset;
+mod by_name;
 mod cards;
 mod claim_folders;
 mod config;

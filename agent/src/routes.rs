@@ -13,7 +13,7 @@ use warden_serving::ServingRoom;
 use warden_tls::FrontRoom;
 use warden_updater::UpdateRoom;
 
-use crate::{config::Profile, disks::Disks, place::Place, status};
+use crate::{by_name::ByName, config::Profile, disks::Disks, place::Place, status};
 
 /// The rooms behind the routes.
 pub(crate) struct Rooms {
@@ -45,6 +45,8 @@ pub(crate) struct Rooms {
     pub(crate) front: Arc<FrontRoom>,
     /// Model disks and imports.
     pub(crate) disks: Disks,
+    /// The hub of models and downloads from it.
+    pub(crate) by_name: ByName,
     /// The updater.
     pub(crate) updates: Arc<UpdateRoom>,
     /// Version of the running system, as shown everywhere.
@@ -71,6 +73,8 @@ impl Rooms {
             storage: self.disks.storage.clone(),
             disks: self.disks.disks.clone(),
             imports: self.disks.imports.clone(),
+            hub: self.by_name.hub.clone(),
+            downloads: self.by_name.downloads.clone(),
             tasks: self.disks.tasks.clone(),
             updates: self.updates.clone(),
             changes: self.changes.clone(),
@@ -93,6 +97,8 @@ impl Rooms {
             storage: self.disks.storage.clone(),
             disks: self.disks.disks.clone(),
             imports: self.disks.imports.clone(),
+            hub: self.by_name.hub.clone(),
+            downloads: self.by_name.downloads.clone(),
             tasks: self.disks.tasks.clone(),
             updates: self.updates.clone(),
             flights: self.flights.clone(),

@@ -30,7 +30,9 @@ use warden_store::Store;
 use warden_tls::{Found, FrontRoom};
 
 use crate::{
-    admin_reset, cards, claim_folders,
+    admin_reset,
+    by_name::ByName,
+    cards, claim_folders,
     config::{Config, Listen, Profile},
     console_socket,
     disks::Disks,
@@ -87,6 +89,8 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     })
     .await?;
     let runs = serving.clone();
+    let by_name = ByName::open(&config, &store, &models, &tasks, &changes, version).await?;
+    by_name.downloads.start(serving.clone());
     models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
         GatewayParts { keys: access.clone(), serving: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
@@ -168,6 +172,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         place,
         front,
         disks,
+        by_name,
         updates,
         version,
     };

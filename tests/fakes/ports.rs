@@ -40,6 +40,8 @@ use warden_domain::{
 mod access;
 #[path = "gpus.rs"]
 mod gpus;
+#[path = "hub.rs"]
+pub mod hub;
 #[path = "issues.rs"]
 mod issues;
 #[path = "models.rs"]
@@ -103,6 +105,8 @@ pub struct Memory {
     pub gpus: Option<GpuReport>,
     /// Disks and model storage.
     pub overview: Overview,
+    /// Repositories of models and downloads.
+    pub hub: hub::HubMemory,
     /// Updates.
     pub updates: updates::UpdateMemory,
     /// Time a load takes; `None` = it stays loading.

@@ -49,6 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         storage: ports.clone(),
         disks: ports.clone(),
         imports: ports.clone(),
+        hub: ports.clone(),
+        downloads: ports.clone(),
         tasks: ports.tasks.clone(),
         updates: ports.clone(),
         flights: ports.clone(),

@@ -46,9 +46,11 @@ use warden_domain::{
     access::Accounts,
     alert::Alerts,
     change::Changes,
+    download::Downloads,
     engine::Engines,
     front::Front,
     gpu::Gpus,
+    hub::Hub,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -102,6 +104,10 @@ pub struct WebParts {
     pub disks: Arc<dyn ModelDisks>,
     /// Imports from sticks.
     pub imports: Arc<dyn Imports>,
+    /// Repositories of models.
+    pub hub: Arc<dyn Hub>,
+    /// Downloads from them.
+    pub downloads: Arc<dyn Downloads>,
     /// Long work.
     pub tasks: Tasks,
     /// Updates.
@@ -153,6 +159,12 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/setup/done", get(setup::done::page))
         .route("/ui/models", get(models::list::page).post(models::new::submit))
         .route("/ui/models/new", get(models::new::page))
+        .route("/ui/models/hub", get(models::hub::page))
+        .route("/ui/models/hub/choice", get(models::choice::page).post(models::choice::submit))
+        .route("/ui/models/hub/settings", get(models::hub_settings::page).post(models::hub_settings::submit))
+        .route("/ui/models/downloads/{id}/pause", post(models::downloads::pause))
+        .route("/ui/models/downloads/{id}/resume", post(models::downloads::resume))
+        .route("/ui/models/downloads/{id}/cancel", get(models::downloads::ask_cancel).post(models::downloads::cancel))
         .route("/ui/models/{id}", get(models::detail::page))
         .route("/ui/models/{id}/load", post(models::act::load))
         .route("/ui/models/{id}/unload", get(models::act::ask_unload).post(models::act::unload))

@@ -11,6 +11,7 @@ use visitor::Browser;
 use warden_domain::{
     Problem, ProblemKind,
     access::Role,
+    download::DownloadState,
     engine::PackState,
     gpu::GpuReading,
     ids::ModelId,
@@ -55,6 +56,16 @@ fn furnished() -> World {
     world.lose_volume("wm-00000001", "S-GONE");
     world.updating(UpdatePhase::Downloading);
     world.fit_gpus(GpuReading::Live, true);
+    for (name, state) in [
+        ("fetched", DownloadState::Running),
+        ("cut", DownloadState::Failed),
+        ("patient", DownloadState::Waiting),
+        ("rests", DownloadState::Paused),
+        ("here", DownloadState::Done),
+    ] {
+        world.add_download(name, state);
+    }
+    world.edit(|m| m.hub.cards = 2);
     world
 }
 
@@ -63,6 +74,14 @@ const PAGES: &[&str] = &[
     "/ui/",
     "/ui/models",
     "/ui/models/new",
+    "/ui/models/hub",
+    "/ui/models/hub?repo=acme/small-model&card=0&card=1",
+    "/ui/models/hub?repo=acme/none",
+    "/ui/models/hub/choice?repo=acme/small-model&filename=small-Q8_0.gguf",
+    "/ui/models/hub/choice?repo=acme/small-model&filename=odd-mamba.gguf",
+    "/ui/models/hub/settings",
+    "/ui/models/downloads/dow_fetched/cancel",
+    "/ui/models/downloads/dow_here/cancel",
     "/ui/models/mdl_tiny",
     "/ui/models/mdl_coming",
     "/ui/models/mdl_broken",
@@ -624,4 +643,49 @@ async fn a_page_without_cards_says_why_and_what_to_do() {
             assert!(page.contains(words), "{reading:?}: {words} is missing");
         }
     }
+}
+
+#[tokio::test]
+async fn each_file_of_a_repository_has_its_verdict_and_only_whole_ones_can_be_chosen() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world);
+    let page = browser.get("/ui/models/hub?repo=acme/small-model&card=0").await.text;
+    for words in ["small-Q4_K_M.gguf", "fits", "tight", "does not fit", "cannot be told", "general.architecture = mamba", "1 of its 2 parts"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(page.contains("/ui/models/hub/choice?repo=acme/small-model&#38;filename=small-Q4_K_M.gguf&#38;card=0"), "{page}");
+    assert!(!page.contains("filename=cut-00001-of-00002.gguf"));
+    let chosen = browser.get("/ui/models/hub/choice?repo=acme/small-model&filename=small-Q8_0.gguf").await.text;
+    assert!(chosen.contains("2\u{202f}048") && chosen.contains("Token memory") && chosen.contains("name=\"load\""), "{chosen}");
+}
+
+#[tokio::test]
+async fn a_repository_that_is_not_there_is_a_sentence_above_the_form_that_asked() {
+    let page = Browser::signed_in(&furnished()).get("/ui/models/hub?repo=acme/none").await;
+    assert!(page.status == 200 && page.text.contains("There is no repository") && page.text.contains("value=\"acme/none\""), "{}", page.text);
+}
+
+#[tokio::test]
+async fn a_download_shows_how_far_it_is_and_offers_what_makes_sense_to_whom_may() {
+    let world = furnished();
+    let page = Browser::signed_in(&world).get("/ui/models").await.text;
+    for words in
+        ["100.0 MiB of 400.0 MiB · 5.0 MiB/s · 1 m 1 s left", "The hub &#60;x&#62; cannot be reached", "/ui/models/downloads/dow_rests/resume"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(page.contains("/ui/models/downloads/dow_fetched/pause") && !page.contains("/ui/models/downloads/dow_cut/pause"));
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    let seen = Browser::signed_in(&world).get("/ui/models").await.text;
+    assert!(!seen.contains("/ui/models/downloads/"), "a viewer is offered no button");
+    assert_ne!(Browser::signed_in(&world).post("/ui/models/downloads/dow_fetched/pause", "").await.status, 204);
+}
+
+#[tokio::test]
+async fn a_token_that_is_kept_is_on_no_page() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world);
+    assert_eq!(Browser::signed_in(&world).htmx().post("/ui/models/hub/settings", "endpoint=&token=hf_sentinel&limit=20").await.status, 200);
+    let page = browser.get("/ui/models/hub/settings").await.text;
+    assert!(!page.contains("hf_sentinel") && page.contains("One is kept"), "{page}");
 }

@@ -5,10 +5,12 @@
 mod alerts;
 mod body;
 mod chat;
+mod downloads;
 mod events;
 mod front;
 mod gpus;
 mod health;
+mod hub;
 mod issues;
 mod model_settings;
 mod model_state;
@@ -44,9 +46,11 @@ use warden_domain::{
     access::Accounts,
     alert::Alerts,
     change::Changes,
+    download::Downloads,
     engine::Engines,
     front::Front,
     gpu::Gpus,
+    hub::Hub,
     issue::Issues,
     key::Keys,
     machine::Machine,
@@ -100,6 +104,10 @@ pub struct ApiParts {
     pub disks: Arc<dyn ModelDisks>,
     /// Imports from sticks.
     pub imports: Arc<dyn Imports>,
+    /// Repositories of models.
+    pub hub: Arc<dyn Hub>,
+    /// Downloads from them.
+    pub downloads: Arc<dyn Downloads>,
     /// Long work.
     pub tasks: Tasks,
     /// Updates.
@@ -136,6 +144,13 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(gpus::show))
         .routes(routes!(models::list, models::register))
         .routes(routes!(models::candidates))
+        .routes(routes!(hub::discover))
+        .routes(routes!(hub::fit))
+        .routes(routes!(hub::show, hub::configure))
+        .routes(routes!(downloads::list, downloads::begin))
+        .routes(routes!(downloads::show, downloads::cancel))
+        .routes(routes!(downloads::pause))
+        .routes(routes!(downloads::resume))
         .routes(routes!(models::show, models::remove))
         .routes(routes!(models::load))
         .routes(routes!(models::unload))

@@ -95,6 +95,10 @@ id!(
     DiskId, "dsk_"
 );
 id!(
+    /// A download of a model.
+    DownloadId, "dow_"
+);
+id!(
     /// A piece of long work.
     TaskId, "tsk_"
 );

@@ -19,6 +19,8 @@ pub enum ProblemKind {
     Unauthorized,
     /// Known, but not allowed to do this.
     Forbidden,
+    /// A hub of models wants an access token, or its owner's consent, before it hands something out.
+    AuthRequired,
     /// The thing named does not exist, or is not visible to this caller.
     NotFound,
     /// The model named is not loaded or does not exist.
@@ -65,6 +67,7 @@ impl ProblemKind {
             Self::ContextExceeded => "context_length_exceeded",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
+            Self::AuthRequired => "auth_required",
             Self::NotFound => "not_found",
             Self::ModelNotFound => "model_not_found",
             Self::MethodNotAllowed => "method_not_allowed",
@@ -92,7 +95,7 @@ impl ProblemKind {
             Self::BadRequest | Self::ContextExceeded => 400,
             Self::Invalid | Self::BadModelFile => 422,
             Self::Unauthorized => 401,
-            Self::Forbidden => 403,
+            Self::Forbidden | Self::AuthRequired => 403,
             Self::NotFound | Self::ModelNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::Conflict => 409,

@@ -6,8 +6,11 @@
 
 mod candidates;
 mod copy;
+mod download;
+pub mod fit;
 pub mod gguf;
 pub mod hf;
+mod hub;
 mod import;
 mod inspect;
 pub mod name;
@@ -15,5 +18,7 @@ mod place;
 mod registry;
 mod split;
 
+pub use download::{Downloader, DownloaderParts, Rules};
+pub use hub::{HubParts, HubRoom};
 pub use import::Importer;
 pub use registry::{Models, ModelsConfig};

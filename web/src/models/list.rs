@@ -4,6 +4,7 @@ use askama::Template;
 use axum::{extract::State, http::HeaderMap, response::Response};
 use warden_domain::{Problem, clock};
 
+use super::downloads::{self, DownloadView};
 use crate::{Web, assets::url, engines::EngineView, model::ModelView, refusal::refuse, respond, shell::Shell, visit::Guest};
 
 #[derive(Template)]
@@ -12,6 +13,7 @@ pub(crate) struct List {
     page: Shell,
     rows: Vec<ModelView>,
     engines: Vec<EngineView>,
+    downloads: Vec<DownloadView>,
 }
 
 impl List {
@@ -22,6 +24,7 @@ impl List {
         Ok(Self {
             rows: web.registry.list().await?.iter().map(|model| ModelView::of(web, guest, model, states.get(&model.id), now)).collect(),
             engines: web.engines.packs().await.iter().map(|pack| EngineView::of(pack, t)).collect(),
+            downloads: downloads::views(&web.downloads.list().await?, guest.is_admin(), now, t),
             page: Shell::new(web, guest, t.models_title, "/ui/live/models").await?,
         })
     }

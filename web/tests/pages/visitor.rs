@@ -139,6 +139,8 @@ impl Browser {
             storage: ports.clone(),
             disks: ports.clone(),
             imports: ports.clone(),
+            hub: ports.clone(),
+            downloads: ports.clone(),
             tasks: ports.tasks.clone(),
             updates: ports.clone(),
             flights: ports.clone(),

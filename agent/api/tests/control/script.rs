@@ -89,6 +89,8 @@ pub fn router(world: &World) -> Router {
         storage: ports.clone(),
         disks: ports.clone(),
         imports: ports.clone(),
+        hub: ports.clone(),
+        downloads: ports.clone(),
         tasks: ports.tasks.clone(),
         updates: ports.clone(),
         changes: world.changes.clone(),

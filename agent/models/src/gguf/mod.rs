@@ -5,10 +5,13 @@
 //! anything is allocated, so the memory used stays under about a megabyte whatever the file says. Never reads tensor data.
 
 mod header;
+mod keys;
 mod source;
 mod types;
+mod value;
 
 pub use header::{Header, read_header};
+pub use keys::{Keys, Reach, TensorSums, read_keys};
 
 /// Why bytes are no usable model file. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

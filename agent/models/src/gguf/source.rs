@@ -14,6 +14,17 @@ pub(super) struct Source<R> {
     size: u64,
 }
 
+impl Source<&[u8]> {
+    /// How long the list that stands here is, without reading it; `None` when the bytes end before, or no list of texts stands here.
+    pub(super) fn peek_list_count(&self) -> Option<u64> {
+        let (kind, rest) = self.inner.split_first_chunk::<4>()?;
+        let (items, rest) = rest.split_first_chunk::<4>()?;
+        let (count, _) = rest.split_first_chunk::<8>()?;
+        let count = u64::from_le_bytes(*count);
+        (u32::from_le_bytes(*kind) == 9 && u32::from_le_bytes(*items) == 8 && count <= self.size / 8).then_some(count)
+    }
+}
+
 impl<R: Read> Source<R> {
     pub(super) const fn new(inner: R, size: u64) -> Self {
         Self { inner, at: 0, size }

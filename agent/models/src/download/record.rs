@@ -1,0 +1,140 @@
+//! What is wanted and how far it is, on disk: one small file per download, written whole.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use warden_domain::{
+    Problem, ProblemKind,
+    download::DownloadState,
+    hub::Promise,
+    ids::{DownloadId, ModelId},
+    model::Layout,
+    units::{Bytes, Tokens},
+};
+
+/// The folder of records inside the models folder.
+const FOLDER: &str = ".downloads";
+const LONGEST: u64 = 4 << 20;
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordFile {
+    /// Path inside the repository and inside the download's folder.
+    pub(crate) path: String,
+    pub(crate) size: Bytes,
+    pub(crate) promise: Promise,
+    /// Up to here its bytes are on the disk.
+    #[serde(default)]
+    pub(crate) safe: u64,
+    /// Checksum of these bytes, of the same kind as the promise.
+    #[serde(default)]
+    pub(crate) prefix: String,
+    /// It has its name.
+    #[serde(default)]
+    pub(crate) done: bool,
+}
+
+/// Why it waits or failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reason {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl From<&Problem> for Reason {
+    fn from(problem: &Problem) -> Self {
+        Self { message: problem.message.clone(), hint: problem.hint.clone() }
+    }
+}
+
+impl Reason {
+    pub(crate) fn problem(&self) -> Problem {
+        let problem = Problem::new(ProblemKind::Upstream, self.message.clone());
+        match &self.hint {
+            Some(hint) => problem.hint(hint.clone()),
+            None => problem,
+        }
+    }
+}
+
+/// A download as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) id: DownloadId,
+    pub(crate) created_at: Timestamp,
+    pub(crate) repo: String,
+    pub(crate) revision: String,
+    pub(crate) commit: String,
+    pub(crate) served_name: String,
+    pub(crate) context: Option<Tokens>,
+    pub(crate) slots: Option<u16>,
+    #[serde(default)]
+    pub(crate) layout: Layout,
+    pub(crate) load: bool,
+    /// Its folder inside the models folder.
+    pub(crate) folder: String,
+    pub(crate) files: Vec<RecordFile>,
+    pub(crate) state: DownloadState,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) model: Option<ModelId>,
+}
+
+impl Record {
+    /// Bytes still to come.
+    pub(crate) fn needed(&self) -> u64 {
+        self.files.iter().filter(|file| !file.done).map(|file| file.size.0.saturating_sub(file.safe)).sum()
+    }
+
+    /// All bytes.
+    pub(crate) fn size(&self) -> Bytes {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Where a file of it goes.
+    pub(crate) fn target(&self, models_dir: &Path, file: &RecordFile) -> PathBuf {
+        models_dir.join(&self.folder).join(&file.path)
+    }
+
+    fn file(models_dir: &Path, id: &DownloadId) -> PathBuf {
+        models_dir.join(FOLDER).join(format!("{id}.json"))
+    }
+
+    /// Writes it. Blocking.
+    pub(crate) fn save(&self, models_dir: &Path) -> Result<(), Problem> {
+        let said = |cause: std::io::Error| Problem::from_io("writing down a download", &cause);
+        fs::create_dir_all(models_dir.join(FOLDER)).map_err(said)?;
+        let text = serde_json::to_vec_pretty(self).map_err(|_| Problem::internal("A download cannot be written down."))?;
+        warden_durable::write(&Self::file(models_dir, &self.id), &text).map_err(said)
+    }
+
+    /// Forgets it. Blocking.
+    pub(crate) fn remove(&self, models_dir: &Path) -> Result<(), Problem> {
+        match fs::remove_file(Self::file(models_dir, &self.id)) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(Problem::from_io("forgetting a download", &cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// All records of a folder; one that cannot be read is left where it is and told in the log. Blocking.
+    pub(crate) fn all(models_dir: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(models_dir.join(FOLDER)).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let paths = paths.filter(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')));
+        let mut records: Vec<Self> = paths.filter_map(|path| read(&path)).collect();
+        records.sort_by_key(|record| record.created_at);
+        records
+    }
+}
+
+fn read(path: &Path) -> Option<Record> {
+    let fine = fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= LONGEST);
+    let record = fs::read(path).ok().filter(|_| fine).and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+    if record.is_none() {
+        tracing::warn!(path = %path.display(), "the record of a download cannot be read; its files stay as they are");
+    }
+    record
+}

@@ -1,0 +1,204 @@
+//! One download from its record to a registered model: room, files, registration, load.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use warden_domain::{
+    Problem, clock,
+    download::DownloadState,
+    ids::AccountId,
+    model::{NewModel, Registry},
+    tasks::Task,
+};
+use warden_store::audit::{self, AuditRow};
+
+use super::{
+    disk,
+    live::{Live, Wish},
+    room::Inner,
+    transfer::{Ended, Transfer, leftovers},
+};
+use crate::{hub::Repo, registry::blocking};
+
+pub(crate) const KIND: &str = "download-model";
+const STEPS: &[(&str, &str)] = &[
+    ("check", "Check the room for it"),
+    ("fetch", "Fetch it and compute its checksums"),
+    ("register", "Register the model"),
+    ("load", "Load the model"),
+];
+/// The task is told of progress at most so often.
+const TOLD_EVERY_MS: u64 = 500;
+
+/// Runs a download to its end, whatever that is, and writes the end down.
+pub(crate) async fn run(inner: Arc<Inner>, live: Arc<Live>, by: Option<AccountId>) {
+    let turn = tokio::select! {
+        turn = inner.turn.lock() => Some(turn),
+        () = live.stopped() => None,
+    };
+    let task = inner.tasks.begin(KIND, STEPS, true);
+    live.task(task.id().clone());
+    let outcome = match turn {
+        None => Err(Ended::Stopped),
+        Some(_turn) => {
+            enter(&live, DownloadState::Running, None).await;
+            tokio::select! {
+                outcome = whole(&inner, &live, &task, by) => outcome,
+                // The general way to end work stops a download like its own button does.
+                () = cancelled(&task, &live) => Err(Ended::Stopped),
+            }
+        }
+    };
+    match outcome {
+        Ok(()) => enter(&live, DownloadState::Done, None).await,
+        Err(Ended::Failed(problem)) => {
+            tracing::warn!(repo = live.record().repo, %problem, "a download failed");
+            task.fail(&problem);
+            enter(&live, DownloadState::Failed, Some(problem)).await;
+        }
+        Err(Ended::Stopped) if live.wish() == Wish::Cancel => {
+            task.fail(&stopped("It was cancelled; nothing unfinished of it is left.", "Begin it again when it is wanted."));
+            clear(&inner, &live).await;
+        }
+        Err(Ended::Stopped) => {
+            task.fail(&stopped("It was paused; what is here stays.", "Resume it on the page of models."));
+            enter(&live, DownloadState::Paused, None).await;
+            if live.wish() == Wish::Cancel {
+                // Somebody cancelled while it came to rest.
+                clear(&inner, &live).await;
+            }
+        }
+    }
+}
+
+fn stopped(sentence: &str, hint: &str) -> Problem {
+    Problem::new(warden_domain::ProblemKind::Conflict, sentence).hint(hint)
+}
+
+async fn enter(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>) {
+    let live = live.clone();
+    let _written_or_logged = blocking(move || {
+        live.enter(state, problem.as_ref());
+        Ok(())
+    })
+    .await;
+}
+
+/// Turns a cancelled task into a wish, and waits for the worker to heed it.
+async fn cancelled(task: &Task, live: &Live) {
+    let mut tick = tokio::time::interval(std::time::Duration::from_millis(250));
+    loop {
+        tick.tick().await;
+        if task.cancelled() && live.wish() == Wish::Go {
+            live.want(Wish::Cancel);
+        }
+    }
+}
+
+async fn whole(inner: &Inner, live: &Arc<Live>, task: &Task, by: Option<AccountId>) -> Result<(), Ended> {
+    let record = live.record();
+    task.step("check");
+    let (needed, models_dir) = (record.needed(), inner.models_dir.clone());
+    blocking(move || disk::check(needed, 0, disk::free(&models_dir)?, &models_dir)).await?;
+    task.done("check");
+
+    task.step("fetch");
+    let size = record.size().0;
+    let (began, told) = (Instant::now(), AtomicU64::new(0));
+    let moved = |here: u64| {
+        let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if here >= size || now >= told.load(Ordering::Relaxed) {
+            told.store(now.saturating_add(TOLD_EVERY_MS), Ordering::Relaxed);
+            task.advance("fetch", here, size);
+        }
+    };
+    let repo = Repo { name: record.repo.clone(), revision: record.revision.clone() };
+    for (index, file) in record.files.iter().enumerate().filter(|(_, file)| !file.done) {
+        let target = record.target(&inner.models_dir, file);
+        let transfer =
+            Transfer { hub: &inner.hub, live, repo: &repo, commit: &record.commit, index, file, target, rules: inner.rules, moved: &moved };
+        transfer.run().await?;
+    }
+    task.done("fetch");
+
+    task.step("register");
+    let id = match record.model.clone() {
+        Some(id) => id,
+        None => register(inner, live, by).await?,
+    };
+    task.done("register");
+    match inner.serving.get().filter(|_| record.load) {
+        None => task.skip("load"),
+        Some(serving) => {
+            task.step("load");
+            // The model is there; what keeps it from running is told on its own page.
+            if let Err(problem) = serving.load(&id).await {
+                tracing::warn!(model = %id, %problem, "a downloaded model cannot be loaded at once");
+            }
+            task.done("load");
+        }
+    }
+    Ok(())
+}
+
+async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Result<warden_domain::ids::ModelId, Ended> {
+    let record = live.record();
+    let first = record.files.first().ok_or_else(|| Problem::internal("A download without a file."))?;
+    let path: PathBuf = record.target(&inner.models_dir, first);
+    let new = NewModel {
+        path: path.clone(),
+        served_name: Some(record.served_name.clone()),
+        context: record.context,
+        slots: record.slots,
+        layout: record.layout.clone(),
+    };
+    let model = inner.registry.register(new).await.map_err(|problem| {
+        let hint = format!(
+            "The files are whole and lie at {}; they can be registered from there. {}",
+            path.display(),
+            problem.hint.clone().unwrap_or_default()
+        );
+        problem.hint(hint.trim_end().to_owned())
+    })?;
+    let (kept, id) = (live.clone(), model.id.clone());
+    blocking(move || kept.change(|record| record.model = Some(id))).await?;
+    let subject = format!("{} from {} at {}", record.served_name, record.repo, record.commit);
+    tracing::info!(model = %model.id, subject, "model downloaded");
+    let row = AuditRow { at: clock::now(), account: by, action: "model.download", subject: Some(subject), outcome: "ok" };
+    inner.store.write(move |tx| audit::insert(tx, &row)).await.map_err(Problem::from)?;
+    Ok(model.id)
+}
+
+/// Removes what is unfinished, and the record.
+pub(crate) async fn clear(inner: &Arc<Inner>, live: &Arc<Live>) {
+    let (models_dir, kept) = (inner.models_dir.clone(), live.clone());
+    let id = live.record().id;
+    let cleared = blocking(move || {
+        let record = kept.record();
+        kept.forget()?;
+        let whole = record.files.iter().all(|file| file.done);
+        for file in &record.files {
+            let target = record.target(&models_dir, file);
+            for left in leftovers(&target) {
+                let _mostly_not_there = std::fs::remove_file(left);
+            }
+            if file.done && !whole {
+                let _gone_already = std::fs::remove_file(target);
+            }
+        }
+        let folder = models_dir.join(&record.folder);
+        let _only_when_empty = std::fs::remove_dir(folder);
+        Ok(())
+    })
+    .await;
+    if let Err(problem) = cleared {
+        tracing::warn!(%problem, "what a cancelled download left cannot be removed");
+    }
+    inner.forget(&id);
+}

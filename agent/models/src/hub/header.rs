@@ -1,0 +1,41 @@
+//! Headers over HTTP: the first 64 KiB of a file, then twice as much, until what is asked for was seen or the bound is met.
+
+use super::{
+    client::{Client, Wanted},
+    fault::Fault,
+};
+use crate::gguf::{self, Keys, Reach, read_keys};
+
+const FIRST: usize = 64 << 10;
+/// Vocabularies of 256 thousand tokens take 7 to 12 MiB.
+const MOST: usize = 32 << 20;
+/// The bound for a list of many files.
+const MOST_QUICK: usize = 1 << 20;
+
+/// Why a header tells nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// The hub.
+    Hub(Fault),
+    /// The file.
+    File(gguf::Fault),
+}
+
+/// Reads the keys of a GGUF file; with `whole` also its table of tensors.
+pub(crate) async fn keys(client: &Client, wanted: &Wanted, size: u64, whole: bool) -> Result<Keys, Unread> {
+    let enough = if whole { Reach::Whole } else { Reach::Vocabulary };
+    let most = if whole { MOST } else { MOST_QUICK };
+    let mut length = FIRST;
+    loop {
+        let length_here = length.min(usize::try_from(size).unwrap_or(usize::MAX)).max(1);
+        let begin = client.beginning(wanted, length_here).await.map_err(Unread::Hub)?;
+        // Long vocabularies are walked off the async workers.
+        let walked = tokio::task::spawn_blocking(move || read_keys(&begin, size)).await;
+        let keys = walked.map_err(|_| Unread::File(gguf::Fault::Unreadable))?.map_err(Unread::File)?;
+        let all = length_here as u64 >= size;
+        if keys.reach >= enough || all || length >= most {
+            return Ok(keys);
+        }
+        length = length.saturating_mul(2);
+    }
+}
