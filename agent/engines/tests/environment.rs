@@ -1,5 +1,7 @@
 //! Nothing of the agent's own environment reaches an engine: a real child of the process runner, asked through /proc.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
+
 use std::{
     collections::BTreeMap,
     fs,
