@@ -1,5 +1,7 @@
 //! The genuine llama.cpp under the process runner: it takes the command line, tells of itself, and its figures are read.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set itself up should stop")]
+
 use std::time::{Duration, Instant};
 
 use warden_domain::{
