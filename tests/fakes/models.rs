@@ -183,8 +183,6 @@ impl Routing for World {
     fn routing(&self, id: &ModelId) -> Option<RoutingView> {
         self.memory.lock().unwrap().routing.get(id).cloned()
     }
-
-    fn sampled(&self, _: &ModelId, _: &ReplicaId, _: &str, _: &ReplicaSample) {}
 }
 
 #[async_trait]

@@ -4,13 +4,12 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 use warden_access::http::{ProblemResponse, SignedIn};
 use warden_domain::{
-    engine::{Launch, ReplicaSample},
+    engine::ReplicaSample,
     ids::ModelId,
     routing::{RoutedReplica, RoutingView},
 };
@@ -124,7 +123,7 @@ pub async fn show(State(parts): State<ApiParts>, _: SignedIn, Path(id): Path<Str
     let id = ModelId::from_stored(id);
     let model = parts.registry.get(&id).await?;
     let view = parts.routing.routing(&id);
-    let (samples, engine_metrics) = figures(&parts, &id, view.as_ref()).await;
+    let (samples, engine_metrics) = figures(&parts, view.as_ref());
     let ranks = view.iter().flat_map(|v| &v.replicas).zip(samples).enumerate().map(|(rank, (r, sample))| rank_of(rank, r, sample.as_ref()));
     Ok(Json(RoutingDocument {
         data_parallel_size: model.config.layout.replicas,
@@ -140,22 +139,18 @@ pub async fn show(State(parts): State<ApiParts>, _: SignedIn, Path(id): Path<Str
     }))
 }
 
-/// One reading per replica, in their order.
-async fn figures(parts: &ApiParts, id: &ModelId, view: Option<&RoutingView>) -> (Vec<Option<ReplicaSample>>, MetricsPart) {
-    let table = parts.serving.table();
-    let Some(model) = table.models.values().find(|m| m.id == *id) else {
-        let none = view.map(|v| vec![None; v.replicas.len()]).unwrap_or_default();
-        return (none, MetricsPart { available: false, error: Some("model not running".to_owned()) });
+/// The last figures of each replica, in their order.
+fn figures(parts: &ApiParts, view: Option<&RoutingView>) -> (Vec<Option<ReplicaSample>>, MetricsPart) {
+    let told = parts.serving.samples();
+    let of = |r: &RoutedReplica| told.get(&r.id).filter(|t| t.launch == r.launch).map(|t| t.sample);
+    let figures: Vec<Option<ReplicaSample>> = view.iter().flat_map(|v| &v.replicas).map(of).collect();
+    let running = view.is_some_and(|v| v.replicas.iter().any(|r| r.offered));
+    let error = match (running, figures.iter().any(Option::is_some)) {
+        (_, true) => None,
+        (true, false) => Some("The engines' own figures cannot be read at the moment.".to_owned()),
+        (false, false) => Some("The model is not running.".to_owned()),
     };
-    let read = view.iter().flat_map(|v| &v.replicas).map(|routed| async move {
-        let replica = model.replicas.iter().find(|r| r.id == routed.id && r.launch == routed.launch)?;
-        let launch = Launch { replica: replica.id.clone(), launch: replica.launch.clone(), endpoint: replica.endpoint.clone() };
-        Some(parts.engines.sample(&launch).await)
-    });
-    let read = join_all(read).await;
-    let error = read.iter().flatten().find_map(|r| r.as_ref().err()).map(|problem| problem.message.clone());
-    let available = read.iter().flatten().any(Result::is_ok);
-    (read.into_iter().map(|r| r.and_then(Result::ok)).collect(), MetricsPart { available, error })
+    (figures, MetricsPart { available: error.is_none(), error })
 }
 
 fn totals(view: &RoutingView) -> TotalsPart {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::{
-    engine::ReplicaSample,
     ids::{ModelId, ReplicaId},
     units::Tokens,
 };
@@ -62,11 +61,8 @@ pub struct RoutingView {
     pub replicas: Vec<RoutedReplica>,
 }
 
-/// The scheduler, as api, pages and the reader of engines' figures see it. Nothing here waits.
+/// The scheduler, as api and pages see it. Nothing here waits.
 pub trait Routing: Send + Sync {
     /// What it does for a model; `None` when it never saw one of that id.
     fn routing(&self, id: &ModelId) -> Option<RoutingView>;
-
-    /// Takes in what an engine told of itself. Figures of a launch that is over are ignored.
-    fn sampled(&self, id: &ModelId, replica: &ReplicaId, launch: &str, sample: &ReplicaSample);
 }

@@ -1,10 +1,10 @@
 //! The scheduler of each model, driven: events in, verdicts out to those who wait.
 //!
-//! One short lock per model, never held across a wait. Before every event the replicas' table is compared with the last one seen, so that
-//! no decision is made on an older one. Knows neither bodies nor engines.
+//! One short lock per model, never held across a wait. Before every event the replicas' table and the engines' figures are compared with
+//! the last ones seen, so that no decision is made on older ones. Knows neither bodies nor engines.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use warden_domain::{
     Problem, clock,
     ids::{ModelId, ReplicaId},
-    replica::{Replica, ReplicaTable, Serving},
+    replica::{Replica, ReplicaTable, Sampled, Serving},
 };
 use warden_schedule::{
     Action, Event, Moment, Refusal, State, Ticket,
@@ -60,6 +60,7 @@ pub(crate) struct Inner {
     /// When the first request was placed.
     pub(crate) since: Option<Timestamp>,
     seen: Option<Arc<ReplicaTable>>,
+    figures: Option<Arc<BTreeMap<ReplicaId, Sampled>>>,
     offered: HashMap<ReplicaId, Replica>,
 }
 
@@ -125,6 +126,7 @@ impl Place {
             waiters: HashMap::new(),
             since: None,
             seen: None,
+            figures: None,
             offered: HashMap::new(),
         };
         Self { id, inner: Mutex::new(inner) }
@@ -134,13 +136,18 @@ impl Place {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock with the present table taken in.
+    /// Takes the lock with the present table and figures taken in.
     pub(crate) fn up_to_date(&self, places: &Places) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         let table = places.serving.table();
         if !inner.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &table)) {
             inner.compare(&self.id, &table, places.now());
             inner.seen = Some(table);
+        }
+        let figures = places.serving.samples();
+        if !inner.figures.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &figures)) {
+            inner.learn(&figures, places.now());
+            inner.figures = Some(figures);
         }
         inner
     }
@@ -171,6 +178,20 @@ impl Inner {
                 }
                 Action::Requeue { .. } => {}
             }
+        }
+    }
+
+    /// What the engines say they work on.
+    fn learn(&mut self, figures: &BTreeMap<ReplicaId, Sampled>, now: Moment) {
+        let told = figures.iter().filter(|(id, told)| self.offered.get(*id).is_some_and(|r| r.launch == told.launch));
+        let told: Vec<Event> = told
+            .filter_map(|(id, told)| {
+                let at_work = told.sample.running?.saturating_add(told.sample.waiting.unwrap_or(0));
+                Some(Event::Sample { replica: id.clone(), launch: told.launch.clone(), at_work })
+            })
+            .collect();
+        for event in told {
+            self.tell(event, now);
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::{
 };
 use warden_domain::{
     engine::{Capacity, ReplicaSample},
-    ids::{ModelId, ReplicaId},
+    ids::ModelId,
     routing::{Routing, RoutingView},
     usage::Outcome,
 };
@@ -217,7 +217,7 @@ async fn a_slot_whose_client_left_is_busy_until_the_engine_says_otherwise() {
     let waiting = tokio::spawn(async move { tower::ServiceExt::oneshot(router, scripted::post("/v1/chat/completions", ASK)).await.unwrap() });
     until(|| view(&bench).waiting == 1, "the second request waits").await;
     let idle = ReplicaSample { running: Some(0), waiting: Some(0), ..ReplicaSample::default() };
-    bench.gateway.sampled(&ModelId::from_stored("mdl_tiny"), &ReplicaId::new("tiny-e0").unwrap(), "1", &idle);
+    bench.serving.figures("tiny-e0", "1", idle);
     assert_eq!(text(waiting.await.unwrap()).await, "{}");
 }
 

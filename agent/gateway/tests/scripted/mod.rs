@@ -22,11 +22,11 @@ use tokio::{
 use tower::ServiceExt;
 use warden_domain::{
     Problem,
-    engine::Capacity,
+    engine::{Capacity, ReplicaSample},
     ids::{KeyId, ModelId, ReplicaId},
     key::{Caller, KeyDirectory, KeyRefusal},
     model::ModelState,
-    replica::{Endpoint, InFlight, Replica, ReplicaTable, ServedModel, Serving},
+    replica::{Endpoint, InFlight, Replica, ReplicaTable, Sampled, ServedModel, Serving},
     units::Tokens,
     usage::{Finished, Ledger, LedgerEntry},
 };
@@ -182,9 +182,15 @@ impl KeyDirectory for FakeKeys {
 }
 
 #[derive(Default)]
-pub struct FakeServing(Mutex<Arc<ReplicaTable>>);
+pub struct FakeServing(Mutex<Arc<ReplicaTable>>, Mutex<Arc<BTreeMap<ReplicaId, Sampled>>>);
 
 impl FakeServing {
+    /// What an engine says of itself.
+    pub fn figures(&self, replica: &str, launch: &str, sample: ReplicaSample) {
+        let told = Sampled { launch: launch.to_owned(), at: warden_domain::clock::now(), sample };
+        *self.1.lock().unwrap() = Arc::new(BTreeMap::from([(ReplicaId::new(replica).unwrap(), told)]));
+    }
+
     pub fn offer(&self, sockets: &[PathBuf]) {
         self.offer_with(&sockets.iter().map(|s| (s.clone(), "1")).collect::<Vec<_>>(), Capacity::Unknown);
     }
@@ -215,6 +221,9 @@ impl FakeServing {
 impl Serving for FakeServing {
     fn table(&self) -> Arc<ReplicaTable> {
         Arc::clone(&self.0.lock().unwrap())
+    }
+    fn samples(&self) -> Arc<BTreeMap<ReplicaId, Sampled>> {
+        Arc::clone(&self.1.lock().unwrap())
     }
     fn states(&self) -> Arc<BTreeMap<ModelId, ModelState>> {
         Arc::default()
