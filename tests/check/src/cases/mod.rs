@@ -22,6 +22,7 @@ mod serving;
 mod static_root;
 mod updates;
 mod verbs;
+mod vllm;
 
 /// What a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -62,6 +63,7 @@ pub fn table(check: &str) -> Option<Vec<Case>> {
         "box" => Some(verbs::table()),
         "serving" => Some(serving::table()),
         "updates" => Some(updates::CASES.to_vec()),
+        "vllm" => Some(vllm::CASES.to_vec()),
         _ => None,
     }
 }

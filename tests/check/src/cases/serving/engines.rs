@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::super::{Case, Tier, case};
 use crate::agent::{AgentSetup, AgentUnderTest};
 use crate::command;
@@ -122,6 +124,7 @@ fn argv_golden(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
     let expected: Vec<&str> = golden.lines().filter(|line| line.starts_with("--")).collect();
     let (mut agent, console) = agent(stage, task, &[])?;
     let (id, pid) = serving(stage, &agent, &console)?;
+    refused_by_the_box(&console, result)?;
     let said = strings_of(pid, "cmdline")?;
     let flags: Vec<&str> = said.iter().map(String::as_str).filter(|word| word.starts_with("--")).collect();
     result.expect(flags == expected, format!("a genuine engine got the flags of the golden file and no other: {}", flags.join(" ")));
@@ -130,6 +133,22 @@ fn argv_golden(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resul
     result.expect(after("--model").starts_with(&place) && after("--alias") == TINY, "with the model's file and its name");
     result.expect(after("--host").starts_with(&place) && after("--host").ends_with(".sock"), "and a socket in the agent's folder, no port");
     unload(&mut agent, &console, &id, result)
+}
+
+/// A model with an argument that is the box's own is refused when it is registered, or at the latest when it is to be loaded.
+fn refused_by_the_box(console: &Console, result: &mut CaseResult) -> Result<(), String> {
+    let body = json!({"path": "tiny.gguf", "served_model_name": "other", "extra_args": ["--seed", "1", "--api_key=secret"]});
+    let mut reply = console.call("POST", "/api/models", Some(&body))?;
+    if reply.status == 201 {
+        let id = reply.json()["id"].as_str().unwrap_or_default().to_owned();
+        reply = console.call("POST", &format!("/api/models/{id}/load"), None)?;
+    }
+    let said = reply.json()["detail"]["message"].as_str().unwrap_or_default().to_owned();
+    result.expect(
+        reply.status == 422 && said.contains("--api-key"),
+        format!("an argument that is the box's own is refused ({}): {said}", reply.status),
+    );
+    Ok(())
 }
 
 fn env_closed(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
