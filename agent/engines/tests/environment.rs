@@ -1,5 +1,7 @@
 //! Nothing of the agent's own environment reaches an engine: a real child of the process runner, asked through /proc.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: what they need and do not get fails the test")]
+
 use std::{
     collections::BTreeMap,
     fs,
