@@ -1,6 +1,6 @@
 //! Nothing of the agent's own environment reaches an engine: a real child of the process runner, asked through /proc.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: what they need and do not get fails the test")]
 
 use std::{
     collections::BTreeMap,

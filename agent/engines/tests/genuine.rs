@@ -1,6 +1,6 @@
 //! The genuine llama.cpp under the process runner: it takes the command line, tells of itself, and its figures are read.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set itself up should stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: what they need and do not get fails the test")]
 
 use std::time::{Duration, Instant};
 
