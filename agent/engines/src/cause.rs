@@ -54,5 +54,11 @@ fn number_after(line: &str, before: &str) -> Option<String> {
 fn shown(line: &str) -> String {
     let clean: String = line.chars().filter(|c| !c.is_control()).collect();
     let collapsed = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    collapsed.chars().take(SHOWN).collect()
+    let mut text: String = collapsed.chars().take(SHOWN).collect();
+    if text.len() < collapsed.len() {
+        text.push('…');
+    } else if !text.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    text
 }

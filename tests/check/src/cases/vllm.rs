@@ -150,13 +150,17 @@ fn told_within(console: &Console, id: &str, before: Option<&str>, limit: Duratio
     }
 }
 
+/// The server's own environment; a process that gave itself another title has none to show.
 fn closed_environment(agent: &AgentUnderTest, result: &mut CaseResult) {
-    for server in engines(agent) {
-        for pid in std::iter::once(server).chain(below(server)) {
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let text = String::from_utf8_lossy(&environment).into_owned();
-            let leaked: Vec<&str> = HOSTILE.iter().filter(|(name, value)| text.contains(&format!("{name}={value}"))).map(|(name, _)| *name).collect();
-            result.expect(leaked.is_empty(), format!("nothing of the agent's environment is in {} (leaked: {leaked:?})", said(pid)));
+    let servers = engines(agent);
+    result.expect(servers.len() == 1, format!("one server runs ({servers:?})"));
+    for pid in servers.iter().copied().chain(servers.iter().flat_map(|pid| below(*pid))) {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&environment).into_owned();
+        let leaked: Vec<&str> = HOSTILE.iter().filter(|(name, value)| text.contains(&format!("{name}={value}"))).map(|(name, _)| *name).collect();
+        result.expect(leaked.is_empty(), format!("nothing of the agent's environment is in {} (leaked: {leaked:?})", said(pid)));
+        if servers.contains(&pid) {
+            result.expect(text.contains("HF_HUB_OFFLINE=1") && text.contains("VLLM_NO_USAGE_STATS=1"), "it fetches nothing and reports nothing");
         }
     }
 }
@@ -174,7 +178,7 @@ fn stopped(agent: &mut AgentUnderTest, console: &Console, id: &str, result: &mut
 
 /// The servers of vLLM that were told this agent's folder.
 fn engines(agent: &AgentUnderTest) -> Vec<i32> {
-    processes_naming(agent.home()).into_iter().filter(|pid| said(*pid).contains("--uds")).collect()
+    processes_naming(agent.home()).into_iter().filter(|pid| line_of(*pid).contains(" --uds ")).collect()
 }
 
 /// Every process below one.
@@ -196,8 +200,12 @@ fn below(pid: i32) -> Vec<i32> {
     all
 }
 
-/// A process's command line; empty when it is gone.
+/// The beginning of a process's command line; empty when it is gone.
 fn said(pid: i32) -> String {
+    line_of(pid).chars().take(120).collect()
+}
+
+fn line_of(pid: i32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&line).replace('\0', " ").trim().chars().take(120).collect()
+    String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned()
 }
