@@ -1,12 +1,12 @@
 //! Where a conversation goes: the scheduler's properties, identities, and two real replicas.
 //!
-//! What is pure is shown by the rooms' own tests, run by name; the rest by a real agent with two genuine engines of one model.
+//! What is pure is shown by the rooms' own tests, run by name; the rest by a real agent with two genuine engines of one model. The drain is
+//! among the cases of the replicas.
 
 mod named;
 mod two;
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,6 @@ pub const CASES: &[Case] = &[
     case("sticky-real", Tier::Host, sticky),
     case("replica-killed", Tier::Host, killed),
     case("replica-returns", Tier::Host, returns),
-    case("drain", Tier::Host, drain),
 ];
 
 /// Conversations of a case; with homes by hash instead of balanced ones they are spread 5 to 3.
@@ -108,48 +107,6 @@ fn returns(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     }
     let now = two.rank(name)?;
     result.expect(number(&now, "assigned_sessions") == 4, format!("the new conversations are at home on it ({})", number(&now, "assigned_sessions")));
-    two.end(result)
-}
-
-/// A drain lets running requests finish and new ones go elsewhere: a rolling reload drains one replica after the other under load.
-fn drain(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    named::run(stage, task, result, &["-p", "warden-gateway", "--test", "queue", "-E", "test(withdrawn)"], 1)?;
-    let two = Two::start(stage, task)?;
-    let before = two.routing()?;
-    let launches = |routing: &Value| ranks(routing).iter().map(|r| r["launch"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>();
-    let (long, new) = thread::scope(|scope| {
-        let running = scope.spawn(|| two.console.chat_stream(&two.key, two::NAME, "Tell a long story.", 600));
-        let until = Instant::now() + Duration::from_secs(20);
-        while two.in_flight()? == 0 {
-            if Instant::now() > until {
-                return Err("the long request never ran".to_owned());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        two.console.expect("POST", &format!("/api/models/{}/reload", two.id), None, &[202])?;
-        let (mut new, mut n) = (Vec::new(), 0);
-        let until = Instant::now() + Duration::from_secs(120);
-        loop {
-            let reply = two.ask(&mut two.talks(300 + n..301 + n).remove(0), 4)?;
-            new.push(reply.status);
-            n += 1;
-            let now = two.routing()?;
-            let fresh = launches(&now).iter().zip(launches(&before)).all(|(now, before)| *now != before);
-            if fresh && ranks(&now).iter().filter(|r| r["offered"] == true).count() == 2 {
-                break;
-            }
-            if Instant::now() > until {
-                return Err(format!("the reload was not over after 120 s: {now}"));
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        let long = running.join().map_err(|_| "the long request's thread ended badly".to_owned())??;
-        Ok((long, new))
-    })?;
-    let tokens = long.usage["completion_tokens"].as_u64();
-    result.expect(long.status == 200 && long.done && tokens == Some(600), format!("the request that ran was finished whole ({tokens:?} tokens)"));
-    let good = new.iter().filter(|status| **status == 200).count();
-    result.expect(good == new.len() && good > 1, format!("{good} of {} requests that came during the drain were answered", new.len()));
     two.end(result)
 }
 

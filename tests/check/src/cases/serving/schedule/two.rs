@@ -100,11 +100,6 @@ impl Two {
         super::ranks(&routing).into_iter().find(|r| r["replica"] == replica).ok_or_else(|| format!("the replica {replica} is not shown: {routing}"))
     }
 
-    /// Requests that run.
-    pub fn in_flight(&self) -> Result<u64, String> {
-        Ok(number(&self.routing()?["totals"], "in_flight"))
-    }
-
     fn wait_replicas(&self, wanted: usize, limit: Duration) -> Result<(), String> {
         let until = Instant::now() + limit;
         loop {
@@ -134,7 +129,7 @@ impl Two {
         Ok(())
     }
 
-    /// Waits until a replica takes requests as another launch. A replica the agent gave up is loaded once more.
+    /// Waits until a replica takes requests as another launch.
     pub fn wait_back(&self, replica: &str, launch: &str, limit: Duration) -> Result<Value, String> {
         let until = Instant::now() + limit;
         loop {
