@@ -1,6 +1,7 @@
 //! Where a conversation goes: the scheduler's properties, identities, and two real replicas.
 //!
-//! What is pure is shown by the rooms' own tests, run by name; the rest by a real agent with two genuine engines of one model.
+//! What is pure is shown by the rooms' own tests, run by name; the rest by a real agent with two genuine engines of one model. The drain is
+//! among the cases of the replicas.
 
 mod named;
 mod two;

@@ -129,7 +129,7 @@ impl Two {
         Ok(())
     }
 
-    /// Waits until a replica takes requests as another launch. A replica the agent gave up is loaded once more.
+    /// Waits until a replica takes requests as another launch.
     pub fn wait_back(&self, replica: &str, launch: &str, limit: Duration) -> Result<Value, String> {
         let until = Instant::now() + limit;
         loop {
