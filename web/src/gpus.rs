@@ -30,17 +30,19 @@ type Notice = (&'static str, String, String);
 struct Figure {
     text: String,
     mark: Option<(&'static str, &'static str)>,
-    note: String,
+    notes: Vec<String>,
 }
 
 impl Figure {
     const fn plain(text: String) -> Self {
-        Self { text, mark: None, note: String::new() }
+        Self { text, mark: None, notes: Vec::new() }
     }
 }
 
 struct Row {
     id: String,
+    /// Enough of the identity to tell cards apart.
+    short_id: String,
     name: String,
     place: String,
     used: Figure,
@@ -122,6 +124,7 @@ fn empty(report: &GpuReport, t: &Text) -> Option<(&'static str, String)> {
 fn row(card: &GpuCard, t: &Text) -> Row {
     let (memory, memory_bar) = memory(card.memory_used, card.memory_total, t);
     Row {
+        short_id: short(card.id.as_str()),
         id: card.id.to_string(),
         name: card.name.clone().unwrap_or_else(|| t.gpus_nameless.to_owned()),
         place: [Some(t.gpus_number(card.index)), card.pci.clone()].into_iter().flatten().collect::<Vec<_>>().join(" · "),
@@ -133,6 +136,14 @@ fn row(card: &GpuCard, t: &Text) -> Row {
         link: link(card.link, t),
         holders: card.holders.iter().flatten().map(|h| holder(h, t)).collect(),
         no_holders: if card.holders.is_some() { t.gpus_nobody } else { UNKNOWN },
+    }
+}
+
+/// The first part of an identity such as `GPU-3c2b0000-…`.
+fn short(id: &str) -> String {
+    match id.match_indices('-').nth(1) {
+        Some((end, _)) => format!("{}…", &id[..end]),
+        None => id.to_owned(),
     }
 }
 
@@ -157,7 +168,7 @@ fn temperature(now: Option<Celsius>, limit: Option<Celsius>, t: &Text) -> Figure
     } else {
         (now.0 as f64 >= limit.0 as f64 * CLOSE_TO_LIMIT).then_some(("waiting", t.gpus_warm))
     };
-    Figure { text: t.gpus_degrees_of(limit.0, now.0), mark, note: String::new() }
+    Figure { text: t.gpus_degrees_of(limit.0, now.0), mark, notes: Vec::new() }
 }
 
 fn power(now: Option<MilliWatts>, cap: Option<MilliWatts>, t: &Text) -> Figure {
@@ -177,11 +188,13 @@ fn link(link: PcieLink, t: &Text) -> Figure {
         (Some(now), None) => t.gpus_lanes_only(now),
         (None, _) => UNKNOWN.to_owned(),
     };
-    let generation = link.generation_now.zip(link.generation_max).map(|(now, most)| t.gpus_generation(most, now)).unwrap_or_default();
-    if link.narrow() == Some(true) {
-        return Figure { text, mark: Some(("failed", t.gpus_narrow)), note: format!("{} {generation}", t.gpus_narrow_body).trim().to_owned() };
+    let generation = link.generation_now.zip(link.generation_max).map(|(now, most)| t.gpus_generation(most, now));
+    let narrow = link.narrow() == Some(true);
+    Figure {
+        text,
+        mark: narrow.then_some(("failed", t.gpus_narrow)),
+        notes: narrow.then(|| t.gpus_narrow_body.to_owned()).into_iter().chain(generation).collect(),
     }
-    Figure { text, mark: None, note: generation }
 }
 
 fn holder(holder: &GpuHolder, t: &Text) -> (String, String) {
@@ -220,7 +233,7 @@ mod tests {
         assert!(made(16).mark.is_none());
         let narrow = made(4);
         assert_eq!((narrow.text.as_str(), narrow.mark.map(|(word, _)| word)), ("x4 of x16", Some("failed")));
-        assert!(narrow.note.contains("slot"));
+        assert!(narrow.notes[0].contains("slot"));
         assert!(link(PcieLink::default(), &EN).mark.is_none());
     }
 

@@ -1,5 +1,5 @@
 //! The real reader process over the simulated library, heard through its real socket.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
     io::{BufRead, BufReader},

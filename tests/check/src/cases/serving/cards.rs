@@ -35,7 +35,8 @@ impl Bench {
     fn start(stage: &mut Stage, task: &Task, scenario: Option<&str>, engine: Option<PathBuf>) -> Result<Self, String> {
         let program = stage.agent_program(&task.log)?;
         let mut cargo = stage.in_tree("cargo");
-        cargo.args(["build", "--quiet", "-p", "warden-gpu", "-p", "warden-fake-nvml"]);
+        // With the agent, so that dependencies are not built once more with fewer features.
+        cargo.args(["build", "--quiet", "-p", "warden-agent", "-p", "warden-gpu", "-p", "warden-fake-nvml"]);
         command::run_ok("building the GPU reader and the simulated library", cargo, Duration::from_secs(1800), &task.log)?;
         let beside = program.with_file_name("warden-gpu");
         if !beside.is_file() {
