@@ -132,7 +132,8 @@ pub struct Activity {
     pub log: Bytes,
     /// Read from disks.
     pub read: Bytes,
-    /// Time on processors, of all its threads together.
+    /// Time on processors, or waiting for one that is taken, of all its threads together: what it wants to compute, however busy the
+    /// machine is with other things.
     pub processor: Duration,
 }
 

@@ -66,7 +66,7 @@ impl Layout {
         if let Some(twice) = self.gpus.iter().enumerate().find(|(at, card)| self.gpus[..*at].contains(card)).map(|(_, card)| card) {
             return refuse("gpus", format!("The card {twice} is named twice."), "Name every card once.");
         }
-        if self.gpus.len() % usize::from(self.replicas) != 0 {
+        if !self.gpus.len().is_multiple_of(usize::from(self.replicas)) {
             let message = format!("{} cards cannot be shared out evenly among {} replicas.", self.gpus.len(), self.replicas);
             return refuse("gpus", message, "Each replica takes the same number of cards: use a multiple of the replicas, or none for processors.");
         }

@@ -21,7 +21,7 @@ pub(crate) fn of_processes(pids: &[i32], log: &Path) -> Option<Activity> {
     for pid in pids.iter().take(MOST) {
         let Some(ticks) = fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref().and_then(ticks) else { continue };
         seen = true;
-        activity.processor += Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND));
+        activity.processor += Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)) + waited(*pid);
         let read = fs::read_to_string(format!("/proc/{pid}/io")).ok().as_deref().and_then(|text| after(text, "read_bytes: "));
         activity.read = activity.read + Bytes(read.unwrap_or(0));
     }
@@ -32,8 +32,9 @@ pub(crate) fn of_processes(pids: &[i32], log: &Path) -> Option<Activity> {
 pub(crate) fn of_group(group: &str, log: &Path) -> Option<Activity> {
     let folder = group_folder(group)?;
     let used = after(&fs::read_to_string(folder.join("cpu.stat")).ok()?, "usage_usec ")?;
+    let waited = fs::read_to_string(folder.join("cpu.pressure")).ok().as_deref().and_then(stalled).unwrap_or(0);
     let io = fs::read_to_string(folder.join("io.stat")).unwrap_or_default();
-    Some(Activity { log: length(log), read: Bytes(read_bytes(&io)), processor: Duration::from_micros(used) })
+    Some(Activity { log: length(log), read: Bytes(read_bytes(&io)), processor: Duration::from_micros(used.saturating_add(waited)) })
 }
 
 /// Processes of a control group.
@@ -79,6 +80,19 @@ fn ticks(stat: &str) -> Option<u64> {
     fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum()
 }
 
+/// How long the threads of a process waited for a processor; nothing where the kernel does not count it.
+fn waited(pid: i32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok).take(MOST);
+    let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
+    Duration::from_nanos(texts.filter_map(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).sum())
+}
+
+/// Microseconds in which something of a group waited for a processor.
+fn stalled(pressure: &str) -> Option<u64> {
+    let line = pressure.lines().find(|line| line.starts_with("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok())
+}
+
 fn after(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
@@ -119,6 +133,7 @@ mod tests {
     #[test]
     fn a_group_is_read_over_all_devices_and_never_outside_its_folder() {
         assert_eq!(read_bytes("8:0 rbytes=10 wbytes=1\n8:16 rbytes=5 wbytes=0\n"), 15);
+        assert_eq!(stalled("some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 total=5\n"), Some(77));
         assert_eq!(after("usage_usec 99\nuser_usec 1\n", "usage_usec "), Some(99));
         for bad in ["", "/", "relative", "/a/../../etc"] {
             assert!(group_folder(bad).is_none(), "{bad}");

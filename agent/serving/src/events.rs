@@ -197,12 +197,12 @@ impl Reconciler {
 
     /// Gives up loads that do not advance and engines that hang.
     pub(crate) fn give_up_what_hangs(&mut self) {
-        let (now, rules) = (Instant::now(), self.rules.clone());
+        let rules = self.rules.clone();
         for (id, entry) in &mut self.entries {
             for (seat, number) in entry.seats.iter_mut().zip(0u16..) {
                 let found = match &seat.stage {
-                    Stage::Loading { launch, clock } if clock.is_stuck(now, rules.stuck_after) => Some((launch, stuck(clock, &rules))),
-                    Stage::Running { launch, silent, watch, .. } => watch.fault(now, *silent, &rules).map(|reason| (launch, reason)),
+                    Stage::Loading { launch, clock } if clock.is_stuck(rules.stuck_after) => Some((launch, stuck(clock, &rules))),
+                    Stage::Running { launch, silent, watch, .. } => watch.fault(*silent, &rules).map(|reason| (launch, reason)),
                     _ => None,
                 };
                 let Some((launch, reason)) = found.map(|(launch, reason)| (launch.clone(), reason)) else { continue };

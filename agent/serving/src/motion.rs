@@ -12,6 +12,8 @@ const WINDOW: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Motion {
     moved: Instant,
+    /// The last moment of which it is known whether it moved by then.
+    known: Instant,
     window: Option<(Instant, Duration)>,
     told: bool,
 }
@@ -19,12 +21,17 @@ pub(crate) struct Motion {
 impl Motion {
     /// As if it moved just now.
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { moved: now, window: None, told: false }
+        Self { moved: now, known: now, window: None, told: false }
     }
 
     /// Something that only movement changes did change.
     pub(crate) const fn mark(&mut self, now: Instant) {
-        self.moved = now;
+        (self.moved, self.known) = (now, now);
+    }
+
+    /// It was looked, and nothing changed.
+    pub(crate) const fn looked(&mut self, now: Instant) {
+        self.known = now;
     }
 
     /// So much processor time was used so far. At least `share` of one core since the look before counts as movement.
@@ -41,12 +48,13 @@ impl Motion {
         if processor.saturating_sub(before).as_secs_f64() >= share * elapsed.as_secs_f64() {
             self.moved = now;
         }
+        self.known = now;
         self.window = Some((now, processor));
     }
 
-    /// For how long nothing moved.
-    pub(crate) fn rest(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.moved)
+    /// For how long nothing moved, as far as that is known: time in which nobody looked is no rest.
+    pub(crate) fn rest(&self) -> Duration {
+        self.known.saturating_duration_since(self.moved)
     }
 
     /// Whether processor time was ever told; without, rest may be ignorance.
@@ -67,9 +75,9 @@ mod tests {
         for second in 0..30 {
             motion.worked(begin + s(second), Duration::from_millis(second * 10), 0.05);
         }
-        assert_eq!(motion.rest(begin + s(30)), s(30));
+        assert_eq!(motion.rest(), s(28));
         motion.worked(begin + s(32), s(2), 0.05);
-        assert_eq!(motion.rest(begin + s(33)), s(1));
+        assert_eq!(motion.rest(), s(0));
     }
 
     #[test]
@@ -79,9 +87,20 @@ mod tests {
         for second in [0, 100, 200, 300] {
             motion.worked(begin + s(second), s(1), 0.05);
         }
-        assert_eq!(motion.rest(begin + s(300)), s(300));
+        assert_eq!(motion.rest(), s(300));
         motion.worked(begin + s(302), s(2), 0.05);
-        assert_eq!(motion.rest(begin + s(302)), s(0));
+        assert_eq!(motion.rest(), s(0));
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_is_no_rest() {
+        let begin = Instant::now();
+        let mut motion = Motion::new(begin);
+        motion.worked(begin, s(0), 0.05);
+        motion.worked(begin + s(1), s(1), 0.05);
+        assert_eq!(motion.rest(), s(0), "the window is not over");
+        motion.worked(begin + s(60), s(10), 0.05);
+        assert_eq!(motion.rest(), s(0), "a late look finds the work");
     }
 
     #[test]
@@ -91,6 +110,6 @@ mod tests {
         motion.worked(begin, s(50), 0.05);
         motion.worked(begin + s(3), s(1), 0.05);
         motion.worked(begin + s(6), s(3), 0.05);
-        assert_eq!(motion.rest(begin + s(6)), s(0));
+        assert_eq!(motion.rest(), s(0));
     }
 }

@@ -38,6 +38,7 @@ impl Watch {
             self.tokens.mark(now);
             self.work.mark(now);
         }
+        self.tokens.looked(now);
         if let Some(sample) = sample {
             let counters = [sample.generated_total, sample.prompt_total, sample.cached_total].map(|tokens| tokens.map(|t| t.0));
             if self.counters.is_some_and(|before| before != counters) {
@@ -45,14 +46,15 @@ impl Watch {
             }
             self.counters = Some(counters);
         }
-        if let Some(activity) = activity {
-            self.work.worked(now, activity.processor, SHARE);
+        match activity {
+            Some(activity) => self.work.worked(now, activity.processor, SHARE),
+            None => self.work.looked(now),
         }
     }
 
     /// What is wrong with it, if anything is. `silent` = it does not answer, for so long.
-    pub(crate) fn fault(&self, now: Instant, silent: Option<Duration>, rules: &ServingRules) -> Option<StateReason> {
-        let computing = self.work.is_told() && self.work.rest(now) < rules.silent_after;
+    pub(crate) fn fault(&self, silent: Option<Duration>, rules: &ServingRules) -> Option<StateReason> {
+        let computing = self.work.is_told() && self.work.rest() < rules.silent_after;
         if let Some(silent) = silent {
             let patience = if computing && self.busy { rules.silent_after.saturating_mul(IN_CIRCLES) } else { rules.silent_after };
             if silent > patience {
@@ -62,7 +64,7 @@ impl Watch {
         if !self.busy {
             return None;
         }
-        let (tokens, work) = (self.tokens.rest(now), self.work.rest(now));
+        let (tokens, work) = (self.tokens.rest(), self.work.rest());
         let stands =
             tokens > rules.hang_after && (if self.work.is_told() { work > rules.hang_after } else { tokens > rules.hang_after.saturating_mul(3) });
         let circles = self.counters.is_some() && tokens > rules.hang_after.saturating_mul(IN_CIRCLES);
@@ -99,13 +101,13 @@ mod tests {
         (0..seconds).find_map(|second| {
             let (in_flight, tokens, processor) = each(second);
             watch.read(begin + s(second), in_flight, Some(&sample(tokens)), used(processor));
-            watch.fault(begin + s(second), None, &RULES()).map(|reason| (second, reason.code))
+            watch.fault(None, &RULES()).map(|reason| (second, reason.code))
         })
     }
 
     #[test]
     fn requests_without_tokens_and_without_work_are_a_hang() {
-        assert_eq!(first_fault(1000, |_| (1, 7, 0)), Some((121, "engine_hangs".to_owned())));
+        assert_eq!(first_fault(1000, |_| (1, 7, 0)), Some((122, "engine_hangs".to_owned())));
     }
 
     #[test]
@@ -130,9 +132,10 @@ mod tests {
     fn an_engine_whose_figures_cannot_be_read_gets_more_time() {
         let begin = Instant::now();
         let mut watch = Watch::new(begin);
-        watch.read(begin, 1, None, None);
-        assert_eq!(watch.fault(begin + s(300), None, &RULES()), None);
-        assert!(watch.fault(begin + s(361), None, &RULES()).is_some());
+        watch.read(begin + s(300), 1, None, None);
+        assert_eq!(watch.fault(None, &RULES()), None);
+        watch.read(begin + s(361), 1, None, None);
+        assert!(watch.fault(None, &RULES()).is_some());
     }
 
     #[test]
@@ -142,10 +145,9 @@ mod tests {
         for second in 0..40 {
             watch.read(begin + s(second), 1, None, used(second));
         }
-        let now = begin + s(40);
-        assert_eq!(watch.fault(now, Some(s(35)), &RULES()), None);
-        assert_eq!(watch.fault(now, Some(s(301)), &RULES()).unwrap().code, "engine_silent");
-        assert_eq!(Watch::new(begin).fault(now, Some(s(31)), &RULES()).unwrap().code, "engine_silent");
-        assert_eq!(Watch::new(begin).fault(now, Some(s(29)), &RULES()), None);
+        assert_eq!(watch.fault(Some(s(35)), &RULES()), None);
+        assert_eq!(watch.fault(Some(s(301)), &RULES()).unwrap().code, "engine_silent");
+        assert_eq!(Watch::new(begin).fault(Some(s(31)), &RULES()).unwrap().code, "engine_silent");
+        assert_eq!(Watch::new(begin).fault(Some(s(29)), &RULES()), None);
     }
 }

@@ -14,6 +14,7 @@ use nix::{
 use warden_domain::{
     ProblemKind,
     change::Topic,
+    engine::EngineKind,
     model::{Registry, StateWord},
     replica::Serving,
     units::Tokens,
@@ -49,11 +50,17 @@ async fn a_model_loads_answers_dies_is_told_as_dead_and_loads_again() {
     assert_eq!(kept.reason.code, "engine_killed");
     let folder = bench.path("state").join(kept.evidence.unwrap());
     assert!(folder.join("engine.log").is_file() && folder.join("report.json").is_file());
-    let phases = bench.store.read({
+    // Written beside the path of the load, so a moment later.
+    let deadline = tokio::time::Instant::now() + SOON;
+    loop {
         let id = model.id.clone();
-        move |db| warden_store::loads::recent(db, &id, warden_domain::engine::EngineKind::LlamaCpp)
-    });
-    assert_eq!(phases.await.unwrap().len(), 2, "both loads are remembered");
+        let seen = bench.store.read(move |db| warden_store::loads::recent(db, &id, EngineKind::LlamaCpp)).await.unwrap();
+        if seen.len() == 2 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "both loads are not remembered: {seen:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     chat(&room, "tiny").await;
 
     room.unload(&model.id).await.unwrap();

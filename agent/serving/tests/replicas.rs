@@ -52,7 +52,7 @@ async fn a_second_model_on_a_claimed_card_is_refused_at_once_with_the_name_of_th
     until(&room, &plain.id, "running on processors", all_run(1)).await;
 
     // The load of the first makes no step: it is stopped, and its cards are free.
-    until(&room, &big.id, "stopped as stuck", |s| s.reason.as_ref().is_some_and(|r| r.code == "load_stuck")).await;
+    until(&room, &big.id, "stopped as stuck", |s| s.reason.as_ref().is_some_and(|r| r.code == "load_stuck") && s.replicas[0].launch.is_none()).await;
     assert!(bench.script.stopped().contains(&"big-0".to_owned()));
     room.load(&small.id).await.unwrap();
     until(&room, &small.id, "running", all_run(1)).await;
