@@ -72,12 +72,6 @@ impl Held {
         Self { content: Arc::new(b"GGUF".to_vec()), claimed: Some(size), large: true }
     }
 
-    /// Its content.
-    #[must_use]
-    pub fn content(&self) -> &[u8] {
-        &self.content
-    }
-
     fn sha256(&self) -> String {
         hex::encode(Sha256::digest(self.content.as_slice()))
     }
