@@ -249,7 +249,7 @@ impl Downloads for Downloader {
         if let Some(first) = record.files.first().filter(|file| file.size.0 > 0) {
             let probe = async {
                 let wanted = self.inner.hub.file(&record.repo, &record.commit, &first.path)?;
-                self.inner.hub.client().beginning(&wanted, 1).await
+                self.inner.hub.client().piece(&wanted, 0, 1).await
             };
             match probe.await {
                 Err(fault) if !fault.passes() => return Err(fault.problem(&self.inner.hub.subject(&repo))),

@@ -10,7 +10,7 @@ use std::{
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use warden_domain::{Problem, clock, download::DownloadState, hub::Promise};
+use warden_domain::{Problem, ProblemKind, clock, download::DownloadState, hub::Promise};
 
 use super::{
     live::Live,
@@ -31,6 +31,8 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 const SAFE_WITHIN: Duration = Duration::from_secs(3);
 /// How often somebody looks whether the transfer stands still.
 const TICK: Duration = Duration::from_millis(250);
+/// How often a file is begun anew in one run.
+const BEGUN_ANEW: u32 = 3;
 /// Fewer bytes than this within the window of `Rules::stall` is standing still.
 const LEAST: u64 = 16 << 10;
 
@@ -123,8 +125,8 @@ impl Transfer<'_> {
                 }
                 Err(Broke::Anew(why)) => {
                     anew += 1;
-                    if anew > 3 {
-                        return Err(Ended::Failed(changed(&self.target, why)));
+                    if anew > BEGUN_ANEW {
+                        return Err(Ended::Failed(self.never_whole(why)));
                     }
                     tracing::info!(file = self.file.path, why, "a download begins anew");
                     part = blocking(move || part.restart().map(|()| part)).await?;
@@ -145,6 +147,12 @@ impl Transfer<'_> {
                 Err(Ended::Failed(problem))
             }
         }
+    }
+
+    fn never_whole(&self, why: &str) -> Problem {
+        let name = &self.file.path;
+        Problem::new(ProblemKind::Upstream, format!("{name} was begun anew {BEGUN_ANEW} times and did not come whole: {why}."))
+            .hint("Resume it when the line is better; a server in between that cannot go on in the middle of a file needs an unbroken one.")
     }
 
     /// Waits after a fault, as long as the hub says or a little longer each time.

@@ -128,12 +128,16 @@ impl Client {
         Ok((headers, content))
     }
 
-    /// The first `length` bytes of a file, or all of a shorter one. A server that does not know ranges is read only so far.
-    pub(crate) async fn beginning(&self, wanted: &Wanted, length: usize) -> Result<Vec<u8>, Fault> {
-        let wanted = Wanted { range: Some((0, Some(length as u64 - 1))), ..wanted.clone() };
-        let mut content = read(self.get(&wanted).await?.response.into_body(), length).await?;
+    /// The bytes of a file from `from` to before `to`, fewer at its end, and where they begin: a server that does not know ranges begins
+    /// at 0 again, and is read only so far.
+    pub(crate) async fn piece(&self, wanted: &Wanted, from: u64, to: u64) -> Result<(u64, Vec<u8>), Fault> {
+        let wanted = Wanted { range: Some((from, Some(to.saturating_sub(1)))), ..wanted.clone() };
+        let response = self.get(&wanted).await?.response;
+        let begins = if response.status() == StatusCode::PARTIAL_CONTENT { from } else { 0 };
+        let length = usize::try_from(to.saturating_sub(begins)).unwrap_or(usize::MAX);
+        let mut content = read(response.into_body(), length).await?;
         content.truncate(length);
-        Ok(content)
+        Ok((begins, content))
     }
 }
 

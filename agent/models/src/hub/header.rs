@@ -25,17 +25,22 @@ pub(crate) enum Unread {
 pub(crate) async fn keys(client: &Client, wanted: &Wanted, size: u64, whole: bool) -> Result<Keys, Unread> {
     let enough = if whole { Reach::Whole } else { Reach::Vocabulary };
     let most = if whole { MOST } else { MOST_QUICK };
+    let mut begin: Vec<u8> = Vec::new();
     let mut length = FIRST;
     loop {
-        let length_here = length.min(usize::try_from(size).unwrap_or(usize::MAX)).max(1);
-        let begin = client.beginning(wanted, length_here).await.map_err(Unread::Hub)?;
+        let here = length.min(usize::try_from(size).unwrap_or(usize::MAX)).max(1);
+        let (from, piece) = client.piece(wanted, begin.len() as u64, here as u64).await.map_err(Unread::Hub)?;
+        begin.truncate(usize::try_from(from).unwrap_or(0));
+        begin.extend(piece);
+        let (all, got) = (here as u64 >= size, begin.len());
         // Long vocabularies are walked off the async workers.
-        let walked = tokio::task::spawn_blocking(move || read_keys(&begin, size)).await;
-        let keys = walked.map_err(|_| Unread::File(gguf::Fault::Unreadable))?.map_err(Unread::File)?;
-        let all = length_here as u64 >= size;
-        if keys.reach >= enough || all || length >= most {
+        let walked = tokio::task::spawn_blocking(move || (read_keys(&begin, size), begin)).await;
+        let (keys, back) = walked.map_err(|_| Unread::File(gguf::Fault::Unreadable))?;
+        let keys = keys.map_err(Unread::File)?;
+        if keys.reach >= enough || all || length >= most || got < here {
             return Ok(keys);
         }
+        begin = back;
         length = length.saturating_mul(2);
     }
 }

@@ -149,7 +149,7 @@ const PLAIN: &[(&str, u32)] =
 /// Runs `fit-unknown`.
 pub fn unknown(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     let bench = Bench::start(stage, task)?;
-    let with = |more: &[(&'static str, u32)]| -> Vec<(&'static str, u32)> { [PLAIN, more].concat() };
+    let with = |more: &[(&'static str, u32)]| [PLAIN, more].concat();
     let without: Vec<(&str, u32)> = PLAIN.iter().copied().filter(|(name, _)| *name != "block_count").collect();
     let rows: Vec<(&str, Vec<u8>, &str)> = vec![
         ("latent.gguf", header("deepseek2", &with(&[("attention.kv_lora_rank", 512)])), "deepseek2"),
