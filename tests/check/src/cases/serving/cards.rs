@@ -158,7 +158,8 @@ fn narrowed(shown: &Value, like: &Value) -> Value {
 /// `gpu-hang`
 fn hang(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     let (text, told) = scenario("hang")?;
-    let bench = Bench::start(stage, task, Some(text), None)?;
+    let engine = stage.engine_program(&task.log)?;
+    let bench = Bench::start(stage, task, Some(text), Some(engine))?;
     let before = bench.wait_reading("live")?;
     let stale = bench.wait_reading("stale")?;
     let error = stale["probe_error"].as_str().unwrap_or_default();
