@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warden_domain::{Problem, change::Changes, gpu::NoGpus, tasks::Tasks};
+use warden_domain::{Problem, change::Changes, gpu::Gpus, tasks::Tasks};
 use warden_models::{Downloader, DownloaderParts, HubParts, HubRoom, Models, Rules};
 use warden_store::Store;
 
@@ -22,15 +22,10 @@ impl ByName {
         models: &Arc<Models>,
         tasks: &Tasks,
         changes: &Changes,
+        gpus: Arc<dyn Gpus>,
         version: &'static str,
     ) -> Result<Self, Problem> {
-        let parts = HubParts {
-            store: store.clone(),
-            state_dir: config.state_dir.clone(),
-            endpoint: config.hub_endpoint.clone(),
-            gpus: Arc::new(NoGpus),
-            version,
-        };
+        let parts = HubParts { store: store.clone(), state_dir: config.state_dir.clone(), endpoint: config.hub_endpoint.clone(), gpus, version };
         let hub = HubRoom::open(parts).await?;
         let downloads = Downloader::open(DownloaderParts {
             hub: hub.clone(),

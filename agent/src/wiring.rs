@@ -14,7 +14,6 @@ use warden_domain::{
     change::Changes,
     engine::Engines,
     front::{Front, PlainDoor},
-    gpu::NoGpus,
     machine::{Machine, NotOurs},
     model::StateWord,
     replica::Serving,
@@ -82,14 +81,14 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         registry: models.clone(),
         engines: engines.clone(),
         flights: flights.clone(),
-        gpus: Arc::new(NoGpus),
+        gpus: gpus.clone(),
         rules: config.serving.clone(),
         evidence_dir: config.state_dir.join("evidence"),
         changes: changes.clone(),
     })
     .await?;
     let runs = serving.clone();
-    let by_name = ByName::open(&config, &store, &models, &tasks, &changes, version).await?;
+    let by_name = ByName::open(&config, &store, &models, &tasks, &changes, gpus.clone(), version).await?;
     by_name.downloads.start(serving.clone());
     models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
