@@ -92,7 +92,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     by_name.downloads.start(serving.clone());
     models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
-        GatewayParts { keys: access.clone(), serving: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
+        GatewayParts { keys: access.clone(), serving: serving.clone(), demand: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
         GatewayLimits::default(),
     );
 

@@ -37,6 +37,8 @@ pub struct ModelSettings {
     gpus: Vec<String>,
     /// More arguments for the engine, in its own spelling.
     extra_args: Vec<String>,
+    /// A request for the model loads it while it is stopped.
+    load_on_request: bool,
     /// When these settings count: `now` (what runs has them), `next_load` (nothing runs) or `reload` (what runs has older ones).
     takes_effect: &'static str,
 }
@@ -57,6 +59,8 @@ pub struct SettingsBody {
     gpus: Option<Vec<String>>,
     /// More arguments for the engine.
     extra_args: Option<Vec<String>>,
+    /// Whether a request for the model loads it while it is stopped; counts at once.
+    load_on_request: Option<bool>,
 }
 
 /// Tells `null` from a field that is not there.
@@ -79,7 +83,7 @@ fn settings(parts: &ApiParts, model: Model) -> ModelSettings {
     let loaded = states.get(&model.id).and_then(|state| state.loaded.as_ref());
     let takes_effect = match loaded {
         None => "next_load",
-        Some(loaded) if *loaded == model.config => "now",
+        Some(loaded) if loaded.runs_as(&model.config) => "now",
         Some(_) => "reload",
     };
     let layout = model.config.layout;
@@ -89,6 +93,7 @@ fn settings(parts: &ApiParts, model: Model) -> ModelSettings {
         replicas: layout.replicas,
         gpus: layout.gpus.iter().map(ToString::to_string).collect(),
         extra_args: layout.extra_args,
+        load_on_request: layout.on_request,
         takes_effect,
     }
 }
@@ -124,6 +129,7 @@ pub async fn change(
         replicas: body.replicas,
         gpus: body.gpus.map(cards),
         extra_args: body.extra_args,
+        on_request: body.load_on_request,
     };
     let model = parts.registry.change(&id, change).await?;
     Ok(Json(settings(&parts, model)))

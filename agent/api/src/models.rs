@@ -95,6 +95,9 @@ pub struct NewModelBody {
     gpus: Option<Vec<String>>,
     /// More arguments for the engine, in its own spelling.
     extra_args: Option<Vec<String>>,
+    /// A request for the model loads it while it is stopped.
+    #[serde(default)]
+    load_on_request: bool,
 }
 
 /// A model file that could be registered.
@@ -199,6 +202,7 @@ pub async fn register(
         replicas: body.replicas.unwrap_or(1),
         gpus: model_settings::cards(body.gpus.unwrap_or_default()),
         extra_args: body.extra_args.unwrap_or_default(),
+        on_request: body.load_on_request,
     };
     let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots, layout };
     let model = parts.registry.register(new).await?;

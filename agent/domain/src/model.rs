@@ -31,6 +31,15 @@ pub struct ModelConfig {
     pub layout: Layout,
 }
 
+impl ModelConfig {
+    /// Whether engines loaded with this are as they would be with `other`: whether requests load it is nothing that an engine has.
+    #[must_use]
+    pub fn runs_as(&self, other: &Self) -> bool {
+        let layout = Layout { on_request: self.layout.on_request, ..other.layout.clone() };
+        *self == Self { layout, ..other.clone() }
+    }
+}
+
 /// On what and how often a model runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,6 +50,8 @@ pub struct Layout {
     pub gpus: Vec<GpuId>,
     /// More arguments for the engine, as its own documentation spells them.
     pub extra_args: Vec<String>,
+    /// A request for it loads it while it is stopped.
+    pub on_request: bool,
 }
 
 /// Most replicas of one model.
@@ -83,7 +94,7 @@ impl Layout {
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new() }
+        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new(), on_request: false }
     }
 }
 
@@ -278,6 +289,8 @@ pub struct ModelChange {
     pub gpus: Option<Vec<GpuId>>,
     /// More arguments for the engine.
     pub extra_args: Option<Vec<String>>,
+    /// Whether a request loads it.
+    pub on_request: Option<bool>,
 }
 
 impl ModelChange {
@@ -292,6 +305,7 @@ impl ModelChange {
                 replicas: self.replicas.unwrap_or(layout.replicas),
                 gpus: self.gpus.unwrap_or_else(|| layout.gpus.clone()),
                 extra_args: self.extra_args.unwrap_or_else(|| layout.extra_args.clone()),
+                on_request: self.on_request.unwrap_or(layout.on_request),
             },
             ..config.clone()
         }
@@ -357,7 +371,7 @@ mod tests {
     use super::*;
 
     fn layout(replicas: u16, gpus: &[&str]) -> Layout {
-        Layout { replicas, gpus: gpus.iter().map(|id| GpuId::from_stored(*id)).collect(), extra_args: Vec::new() }
+        Layout { replicas, gpus: gpus.iter().map(|id| GpuId::from_stored(*id)).collect(), ..Layout::default() }
     }
 
     #[test]

@@ -110,6 +110,33 @@ pub trait Serving: Send + Sync {
     async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem>;
 }
 
+/// What becomes of a request for a model that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// No model of that name is loaded by a request.
+    Not,
+    /// It comes up, because of this request or already.
+    Coming,
+    /// It was tried, and does not come up.
+    Failed(StateReason),
+}
+
+/// Where the gateway tells that somebody wants a model which does not answer.
+pub trait Demand: Send + Sync {
+    /// Tells it, as often as one likes while waiting. Never waits itself.
+    fn wanted(&self, served_name: &str) -> Wanted;
+}
+
+/// A place where no request loads anything.
+#[derive(Debug)]
+pub struct NoDemand;
+
+impl Demand for NoDemand {
+    fn wanted(&self, _: &str) -> Wanted {
+        Wanted::Not
+    }
+}
+
 /// How many requests the gateway has in flight on a replica; serving waits for zero when it drains.
 pub trait InFlight: Send + Sync {
     /// Requests of this model that are not finished yet.

@@ -25,7 +25,7 @@ use warden_schedule::{
 };
 
 use crate::{
-    Gateway,
+    Gateway, demand,
     engine::SendFailure,
     errors,
     flight::Flight,
@@ -58,6 +58,7 @@ pub(crate) async fn call(
     let bytes = if hide_usage { scan::with_usage(held.bytes.clone())? } else { held.bytes.clone() };
 
     gateway.refuse_when_stopping()?;
+    demand::answered(gateway, &asked.model, patience::of(headers, asked.stream, &gateway.limits)).await?;
     let pass = Pass::enter(&gateway.places, &asked.model, ask(gateway, caller, call, headers, &held.bytes, asked.stream))?;
     let entry = gateway.parts.ledger.open().ok_or_else(|| {
         Problem::new(ProblemKind::Overloaded, "Usage cannot be recorded at this moment, so no request is taken.")

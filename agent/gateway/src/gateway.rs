@@ -21,7 +21,7 @@ use warden_domain::{
     Problem, ProblemKind,
     ids::RequestId,
     key::{Caller, KeyDirectory},
-    replica::Serving,
+    replica::{Demand, Serving},
     usage::Ledger,
 };
 
@@ -47,6 +47,8 @@ pub struct GatewayParts {
     pub keys: Arc<dyn KeyDirectory>,
     /// Which models answer where.
     pub serving: Arc<dyn Serving>,
+    /// Whom it tells that a model is wanted which does not answer.
+    pub demand: Arc<dyn Demand>,
     /// Where requests are charged.
     pub ledger: Arc<dyn Ledger>,
     /// The in-flight table, shared with serving.

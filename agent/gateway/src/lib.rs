@@ -8,6 +8,7 @@ mod body;
 pub mod dialects;
 mod engine;
 mod errors;
+mod demand;
 mod flight;
 mod flights;
 mod forward;

@@ -111,7 +111,7 @@ mod tests {
 
     fn on(replicas: u16, cards: &[&str]) -> ModelConfig {
         let gpus = cards.iter().map(|id| GpuId::from_stored(*id)).collect();
-        ModelConfig { layout: Layout { replicas, gpus, extra_args: Vec::new() }, ..model_named("small", "mdl_1").config }
+        ModelConfig { layout: Layout { replicas, gpus, ..Layout::default() }, ..model_named("small", "mdl_1").config }
     }
 
     fn held(cards: &[&str]) -> Vec<Claim> {

@@ -265,7 +265,7 @@ mod tests {
 
     fn with(replicas: u16, cards: &[&str]) -> Model {
         let mut model = model_named("tiny", "mdl_1");
-        model.config.layout = Layout { replicas, gpus: cards.iter().map(|id| GpuId::from_stored(*id)).collect(), extra_args: Vec::new() };
+        model.config.layout = Layout { replicas, gpus: cards.iter().map(|id| GpuId::from_stored(*id)).collect(), ..Layout::default() };
         model
     }
 

@@ -7,6 +7,7 @@
 
 mod budget;
 mod claims;
+mod demand;
 mod entry;
 mod events;
 mod evidence;

@@ -63,7 +63,7 @@ pub(crate) struct Reconciler {
     pub(crate) rules: ServingRules,
     changes: Changes,
     news: broadcast::Receiver<Topic>,
-    boards: Arc<Boards>,
+    pub(crate) boards: Arc<Boards>,
     pub(crate) reports: mpsc::UnboundedReceiver<Event>,
     pub(crate) entries: BTreeMap<ModelId, Entry>,
     /// Engines that run were found and taken over. Until then nothing is started, or there could be two of one.

@@ -3,7 +3,11 @@
 //! Reads never wait: they take the last snapshot. Wishes go through the reconciler one after the other, so that of two people who press
 //! the same button one wins and the other is told so.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Weak},
+};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -20,6 +24,7 @@ use warden_domain::{
 use warden_store::Store;
 
 use crate::{
+    demand::Loads,
     name::replica_id,
     plan::obstacle,
     reconciler::{Command, Reconciler},
@@ -53,14 +58,18 @@ pub(crate) struct Boards {
     pub(crate) table: ArcSwap<ReplicaTable>,
     pub(crate) states: ArcSwap<BTreeMap<ModelId, ModelState>>,
     pub(crate) samples: ArcSwap<BTreeMap<ReplicaId, Sampled>>,
+    /// Models that a request loads, by the name clients use.
+    pub(crate) on_request: ArcSwap<BTreeMap<String, ModelId>>,
 }
 
 /// Desired against observed, for all models.
 pub struct ServingRoom {
     commands: mpsc::Sender<Command>,
-    boards: Arc<Boards>,
+    pub(crate) boards: Arc<Boards>,
     registry: Arc<dyn Registry>,
     engines: Arc<dyn Engines>,
+    pub(crate) loads: Loads,
+    pub(crate) this: Weak<Self>,
 }
 
 impl ServingRoom {
@@ -78,7 +87,8 @@ impl ServingRoom {
         let mut reconciler = Reconciler::new(parts.store, tools, (parts.gpus, parts.rules), parts.changes, Arc::clone(&boards), reports);
         reconciler.wake_up().await?;
         tokio::spawn(reconciler.run(queue));
-        Ok(Arc::new(Self { commands, boards, registry: parts.registry, engines: parts.engines }))
+        let (registry, engines) = (parts.registry, parts.engines);
+        Ok(Arc::new_cyclic(|this| Self { commands, boards, registry, engines, loads: Loads::default(), this: this.clone() }))
     }
 
     /// Ends the room. With `stop_engines` the engines are stopped too (what is wanted stays recorded); without, they go on and the next

@@ -1,6 +1,9 @@
 //! What is asked of the reconciler: load, unload, reload; and what it finds when it wakes up.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::time::timeout_at;
 use warden_domain::{Problem, ProblemKind, clock, ids::ModelId, model::Model, replica::Reload};
@@ -10,7 +13,7 @@ use warden_store::{
 };
 
 use crate::{
-    claims,
+    claims, demand,
     entry::Entry,
     evidence,
     loading::LoadClock,
@@ -26,6 +29,7 @@ impl Reconciler {
     /// Reads what is wanted, adopts what runs, and waits a moment for the first looks.
     pub(crate) async fn wake_up(&mut self) -> Result<(), Problem> {
         let models = self.tools.registry.list().await?;
+        self.boards.on_request.store(Arc::new(demand::names(&models)));
         let (wanted, loaded) = self.store.read(|db| Ok((desired::wanted(db)?, desired::remembered(db)?))).await?;
         let folder = self.tools.evidence_dir.clone();
         let incidents = tokio::task::spawn_blocking(move || evidence::known(&folder)).await.unwrap_or_default();
@@ -178,10 +182,8 @@ impl Reconciler {
 
     /// Forgets models that are not registered any more; an engine of one is stopped first.
     pub(crate) async fn forget_removed(&mut self) {
-        if self.entries.is_empty() {
-            return;
-        }
         let Ok(models) = self.tools.registry.list().await else { return };
+        self.boards.on_request.store(Arc::new(demand::names(&models)));
         self.entries.retain(|id, entry| {
             let known = models.iter().any(|model| model.id == *id);
             entry.wanted &= known;

@@ -9,7 +9,7 @@ use warden_domain::{
     ProblemKind,
     ids::GpuId,
     model::{ModelChange, Registry, StateWord},
-    replica::{Reload, Serving},
+    replica::{Demand, Reload, Serving, Wanted},
 };
 
 fn all_run(replicas: usize) -> impl Fn(&warden_domain::model::ModelState) -> bool {
@@ -32,6 +32,26 @@ async fn every_replica_that_answers_is_in_the_table_with_its_own_cards() {
     let mut cards: Vec<Vec<GpuId>> = bench.script.started().into_iter().map(|plan| plan.gpus).collect();
     cards.sort_by_key(|own| own[0].as_str().to_owned());
     assert_eq!(cards, [["a", "b"].map(GpuId::from_stored), ["c", "d"].map(GpuId::from_stored)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_loads_a_model_that_may_be_loaded_by_one_and_no_other() {
+    let bench = Bench::new();
+    let model = bench.register("tiny", 1, &[]).await;
+    let room = bench.room().await;
+    assert_eq!(room.wanted("tiny"), Wanted::Not);
+    bench.models.change(&model.id, ModelChange { on_request: Some(true), ..ModelChange::default() }).await.unwrap();
+    let begun = std::time::Instant::now();
+    while room.wanted("tiny") == Wanted::Not {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the change is not seen");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for _ in 0..20 {
+        assert_eq!(room.wanted("tiny"), Wanted::Coming);
+    }
+    until(&room, &model.id, "running", all_run(1)).await;
+    assert_eq!(bench.script.started().len(), 1, "many requests are one load");
+    assert_eq!(room.wanted("another"), Wanted::Not);
 }
 
 #[tokio::test(flavor = "multi_thread")]

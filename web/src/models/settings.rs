@@ -37,6 +37,7 @@ struct Settings {
     url: String,
     back: String,
     fields: Vec<Field>,
+    on_request: bool,
 }
 
 /// What the form sends; all of it text, checked here.
@@ -52,6 +53,8 @@ pub(crate) struct Wanted {
     gpus: String,
     #[serde(default)]
     extra_args: String,
+    /// A checkbox: there when it is ticked.
+    on_request: Option<String>,
 }
 
 impl Wanted {
@@ -63,6 +66,7 @@ impl Wanted {
             replicas: number(&self.replicas, t.new_replicas, t)?,
             gpus: Some(words(&self.gpus, |word| GpuId::from_stored(word))),
             extra_args: Some(words(&self.extra_args, str::to_owned)),
+            on_request: Some(self.on_request.is_some()),
         })
     }
 }
@@ -107,6 +111,7 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Gues
             url: format!("/ui/models/{}/settings", model.id),
             back: format!("/ui/models/{}", model.id),
             fields: fields(&model.config, t),
+            on_request: model.config.layout.on_request,
             name,
         })
     };
@@ -146,6 +151,7 @@ mod tests {
             replicas: " 2 ".to_owned(),
             gpus: gpus.to_owned(),
             extra_args: "--flash-attn  on".to_owned(),
+            on_request: None,
         }
     }
 
@@ -154,7 +160,7 @@ mod tests {
         let change = wanted("", "GPU-a  GPU-b").into_change(&EN).unwrap();
         assert_eq!((change.context, change.slots, change.replicas), (Some(None), None, Some(2)));
         assert_eq!(change.gpus.unwrap().len(), 2);
-        assert_eq!(change.extra_args.unwrap(), ["--flash-attn", "on"]);
+        assert_eq!((change.extra_args.unwrap(), change.on_request), (vec!["--flash-attn".to_owned(), "on".to_owned()], Some(false)));
         assert!(wanted("long", "").into_change(&EN).unwrap_err().message.contains("Context window"));
     }
 }

@@ -26,7 +26,7 @@ use warden_domain::{
     ids::{KeyId, ModelId, ReplicaId},
     key::{Caller, KeyDirectory, KeyRefusal},
     model::ModelState,
-    replica::{Endpoint, InFlight, Replica, ReplicaTable, Sampled, ServedModel, Serving},
+    replica::{Demand, Endpoint, InFlight, NoDemand, Replica, ReplicaTable, Sampled, ServedModel, Serving},
     units::Tokens,
     usage::{Finished, Ledger, LedgerEntry},
 };
@@ -272,8 +272,13 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(limits: GatewayLimits) -> Self {
+        Self::demanding(limits, Arc::new(NoDemand))
+    }
+
+    /// The same where requests may load models.
+    pub fn demanding(limits: GatewayLimits, demand: Arc<dyn Demand>) -> Self {
         let (serving, flights, ledger) = (Arc::new(FakeServing::default()), FlightTable::new(), FakeLedger::default());
-        let parts = GatewayParts { keys: Arc::new(FakeKeys), serving: serving.clone(), ledger: Arc::new(ledger.clone()), flights: flights.clone() };
+        let parts = GatewayParts { keys: Arc::new(FakeKeys), serving: serving.clone(), demand, ledger: Arc::new(ledger.clone()), flights: flights.clone() };
         Self { dir: tempfile::tempdir().unwrap(), gateway: Gateway::new(parts, limits), serving, flights, ledger }
     }
 

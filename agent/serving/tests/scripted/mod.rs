@@ -219,7 +219,7 @@ impl Bench {
 
     pub async fn register(&self, name: &str, replicas: u16, cards: &[&str]) -> Model {
         let gpus = cards.iter().map(|id| GpuId::from_stored(*id)).collect();
-        let layout = Layout { replicas, gpus, extra_args: Vec::new() };
+        let layout = Layout { replicas, gpus, ..Layout::default() };
         let new = NewModel { path: "tiny.gguf".into(), served_name: Some(name.to_owned()), layout, ..NewModel::default() };
         self.models.register(new).await.unwrap()
     }

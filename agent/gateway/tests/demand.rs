@@ -1,0 +1,81 @@
+//! A request for a model that is stopped: it loads the model where it may, waits as long as it can, and says why when that does not help.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set itself up should stop")]
+
+mod scripted;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use warden_domain::{
+    model::StateReason,
+    replica::{Demand, Wanted},
+};
+use scripted::{Bench, Engine, json, text, until};
+use warden_gateway::GatewayLimits;
+
+/// Answers what it was told to, and counts.
+struct Told(Mutex<Wanted>, AtomicUsize);
+
+impl Demand for Told {
+    fn wanted(&self, name: &str) -> Wanted {
+        assert_eq!(name, "tiny");
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.lock().unwrap().clone()
+    }
+}
+
+fn told(wanted: Wanted) -> Arc<Told> {
+    Arc::new(Told(Mutex::new(wanted), AtomicUsize::new(0)))
+}
+
+const ASK: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}"#;
+
+fn patient_for(whole: Duration) -> GatewayLimits {
+    GatewayLimits { patience_whole: whole, ..GatewayLimits::default() }
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_model_that_it_loads_and_is_answered_by_it() {
+    let demand = told(Wanted::Coming);
+    let bench = Bench::demanding(GatewayLimits::default(), demand.clone());
+    let engine = Engine::start(&bench.dir, "e0", vec![json("200 OK", r#"{"choices":[]}"#)]);
+    let (answer, ()) = tokio::join!(bench.chat(ASK), async {
+        until(|| demand.1.load(Ordering::SeqCst) > 1, "serving was not told").await;
+        assert!(engine.bodies().is_empty());
+        bench.serving.offer(std::slice::from_ref(&engine.socket));
+    });
+    assert_eq!(answer.status(), 200);
+    assert_eq!(text(answer).await, r#"{"choices":[]}"#);
+    assert_eq!(engine.bodies().len(), 1);
+}
+
+#[tokio::test]
+async fn a_load_that_fails_is_told_to_who_waits_for_it() {
+    let demand = told(Wanted::Coming);
+    let bench = Bench::demanding(GatewayLimits::default(), demand.clone());
+    let (answer, ()) = tokio::join!(bench.chat(ASK), async {
+        until(|| demand.1.load(Ordering::SeqCst) > 0, "serving was not told").await;
+        let reason = StateReason { code: "engine_failed".to_owned(), message: "The file is cut.".to_owned(), hint: Some("Fetch it again.".to_owned()) };
+        *demand.0.lock().unwrap() = Wanted::Failed(reason);
+    });
+    assert_eq!(answer.status(), 503);
+    assert!(answer.headers().contains_key("retry-after"));
+    let words = text(answer).await;
+    assert!(words.contains("The file is cut.") && words.contains("Fetch it again."), "{words}");
+}
+
+#[tokio::test]
+async fn who_cannot_wait_so_long_is_told_to_come_again_and_nobody_waits_where_no_request_loads() {
+    let slow = Bench::demanding(patient_for(Duration::from_millis(300)), told(Wanted::Coming)).chat(ASK).await;
+    assert_eq!(slow.status(), 503);
+    assert!(text(slow).await.contains("is being loaded"));
+    let bench = Bench::demanding(GatewayLimits::default(), told(Wanted::Not));
+    assert_eq!(bench.chat(ASK).await.status(), 404);
+    assert!(bench.ledger.charged.lock().unwrap().is_empty());
+}
