@@ -9,7 +9,7 @@ use crate::{
     Problem,
     engine::{Capacity, ReplicaSample},
     ids::{ModelId, ReplicaId},
-    model::ModelState,
+    model::{ModelState, StateReason},
     units::Tokens,
 };
 

@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use warden_domain::{
-    Problem, ProblemKind,
-    model::StateReason,
-    replica::Wanted,
-};
+use warden_domain::{Problem, ProblemKind, model::StateReason, replica::Wanted};
 
 use crate::Gateway;
 
@@ -37,7 +33,8 @@ pub(crate) async fn answered(gateway: &Gateway, name: &str, patience: Duration) 
 }
 
 fn failed(name: &str, reason: StateReason) -> Problem {
-    let problem = Problem::new(ProblemKind::Overloaded, format!("The model {name:?} was to be loaded by this request and did not come up. {}", reason.message));
+    let problem =
+        Problem::new(ProblemKind::Overloaded, format!("The model {name:?} was to be loaded by this request and did not come up. {}", reason.message));
     match reason.hint {
         Some(hint) => problem.hint(hint),
         None => problem.hint("Look at the model in the console."),

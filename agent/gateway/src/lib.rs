@@ -5,10 +5,10 @@
 //! no database, no page and no system service; nothing on the path of a request waits for any of them.
 
 mod body;
+mod demand;
 pub mod dialects;
 mod engine;
 mod errors;
-mod demand;
 mod flight;
 mod flights;
 mod forward;

@@ -12,11 +12,11 @@ use std::{
     time::Duration,
 };
 
+use scripted::{Bench, Engine, json, text, until};
 use warden_domain::{
     model::StateReason,
     replica::{Demand, Wanted},
 };
-use scripted::{Bench, Engine, json, text, until};
 use warden_gateway::GatewayLimits;
 
 /// Answers what it was told to, and counts.
@@ -61,7 +61,8 @@ async fn a_load_that_fails_is_told_to_who_waits_for_it() {
     let bench = Bench::demanding(GatewayLimits::default(), demand.clone());
     let (answer, ()) = tokio::join!(bench.chat(ASK), async {
         until(|| demand.1.load(Ordering::SeqCst) > 0, "serving was not told").await;
-        let reason = StateReason { code: "engine_failed".to_owned(), message: "The file is cut.".to_owned(), hint: Some("Fetch it again.".to_owned()) };
+        let reason =
+            StateReason { code: "engine_failed".to_owned(), message: "The file is cut.".to_owned(), hint: Some("Fetch it again.".to_owned()) };
         *demand.0.lock().unwrap() = Wanted::Failed(reason);
     });
     assert_eq!(answer.status(), 503);

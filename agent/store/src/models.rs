@@ -185,8 +185,12 @@ pub(crate) mod tests {
         let tiny = model("tiny");
         let mut config = tiny.config.clone();
         config.context = None;
-        config.layout =
-            Layout { replicas: 2, gpus: vec![GpuId::from_stored("GPU-a"), GpuId::from_stored("GPU-b")], extra_args: vec!["-x".to_owned()], on_request: true };
+        config.layout = Layout {
+            replicas: 2,
+            gpus: vec![GpuId::from_stored("GPU-a"), GpuId::from_stored("GPU-b")],
+            extra_args: vec!["-x".to_owned()],
+            on_request: true,
+        };
         let (id, changed) = (tiny.id.clone(), config.clone());
         store.write(move |tx| insert(tx, &tiny).and_then(|()| update(tx, &tiny.id, &changed))).await.unwrap();
         let asked = id.clone();

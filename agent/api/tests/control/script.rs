@@ -71,7 +71,13 @@ impl LedgerEntry for NoEntry {
 /// The API of a box, without the gate.
 pub fn router(world: &World) -> Router {
     let ports = Arc::new(world.clone());
-    let parts = GatewayParts { keys: ports.clone(), serving: ports.clone(), demand: Arc::new(warden_domain::replica::NoDemand), ledger: Arc::new(NoLedger), flights: FlightTable::new() };
+    let parts = GatewayParts {
+        keys: ports.clone(),
+        serving: ports.clone(),
+        demand: Arc::new(warden_domain::replica::NoDemand),
+        ledger: Arc::new(NoLedger),
+        flights: FlightTable::new(),
+    };
     warden_api::router(ApiParts {
         accounts: ports.clone(),
         recovery: ports.clone(),

@@ -278,7 +278,8 @@ impl Bench {
     /// The same where requests may load models.
     pub fn demanding(limits: GatewayLimits, demand: Arc<dyn Demand>) -> Self {
         let (serving, flights, ledger) = (Arc::new(FakeServing::default()), FlightTable::new(), FakeLedger::default());
-        let parts = GatewayParts { keys: Arc::new(FakeKeys), serving: serving.clone(), demand, ledger: Arc::new(ledger.clone()), flights: flights.clone() };
+        let parts =
+            GatewayParts { keys: Arc::new(FakeKeys), serving: serving.clone(), demand, ledger: Arc::new(ledger.clone()), flights: flights.clone() };
         Self { dir: tempfile::tempdir().unwrap(), gateway: Gateway::new(parts, limits), serving, flights, ledger }
     }
 
