@@ -47,6 +47,9 @@ pub(crate) enum SendFailure {
     /// The connection ended before the answer began.
     #[error("the engine closed the connection before it answered: {0}")]
     Closed(String),
+    /// It answers that it cannot work, and another replica may.
+    #[error("the engine answered {0}")]
+    Refused(u16),
     /// The answer cannot be read.
     #[error("the engine's answer is no HTTP: {0}")]
     Garbled(String),

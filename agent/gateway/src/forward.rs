@@ -117,12 +117,14 @@ async fn send(gateway: &Gateway, flight: &mut Flight, call: &Call, body: Bytes) 
     gateway.refuse_when_stopping().map_err(|_| Unsent::Stopping)?;
     let started = Instant::now();
     let failure = match once(gateway, &request, &first, call, body.clone()).await? {
+        // Nothing of an answer was forwarded yet. An engine that fails at once would otherwise look like the one with the least to do.
+        Ok(answer) if fails(answer.head.status) && has_another(gateway, flight.model()) => SendFailure::Refused(answer.head.status.as_u16()),
         Ok(answer) => return Ok(answer),
         Err(failure) => failure,
     };
     tracing::warn!(%request, replica = %first.id, %failure, "an engine did not take a request");
     let why = match failure {
-        SendFailure::Connect(_) => Return::Unreachable,
+        SendFailure::Connect(_) | SendFailure::Refused(_) => Return::Unreachable,
         SendFailure::Closed(_) => Return::BrokeOff,
         SendFailure::Garbled(_) => return Err(unreachable(flight.model()).into()),
     };
@@ -141,6 +143,16 @@ async fn send(gateway: &Gateway, flight: &mut Flight, call: &Call, body: Bytes) 
             Err(unreachable(flight.model()).into())
         }
     }
+}
+
+/// Whether it is the engine that fails, and not the request.
+const fn fails(status: StatusCode) -> bool {
+    matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// Whether another replica of the model answers.
+fn has_another(gateway: &Gateway, model: &str) -> bool {
+    gateway.parts.serving.table().models.get(model).is_some_and(|model| model.replicas.len() > 1)
 }
 
 /// An engine's answer from its head to its first bytes: until they are here, nothing was promised to the client.

@@ -242,3 +242,23 @@ async fn the_next_turn_of_a_client_that_reads_only_to_the_end_mark_goes_on_with_
     counts.sort_unstable();
     assert_eq!(counts, [0, 3], "{:?}", PathBuf::from(bench.dir.path()));
 }
+
+#[tokio::test]
+async fn a_replica_that_answers_with_an_error_of_its_own_is_left_for_another_and_an_error_of_the_request_is_not() {
+    let broken = || vec![json("500 Internal Server Error", r#"{"error":{"message":"core is dead"}}"#); 3];
+    let (bench, a, b) = two(GatewayLimits::default(), 4, broken(), vec![json("200 OK", r#"{"choices":[]}"#); 3]);
+    for _ in 0..3 {
+        assert_eq!(bench.chat(ASK).await.status(), 200);
+    }
+    assert!(a.bodies().len() <= 1, "the broken one is left alone for a while: {}", a.bodies().len());
+    assert_eq!(b.bodies().len(), 3);
+
+    let refusing = || vec![json("400 Bad Request", r#"{"error":{"message":"no messages"}}"#)];
+    let (bench, a, b) = two(GatewayLimits::default(), 4, refusing(), refusing());
+    assert_eq!(bench.chat(ASK).await.status(), 400);
+    assert_eq!(a.bodies().len() + b.bodies().len(), 1);
+
+    let (bench, a, b) = two(GatewayLimits::default(), 4, broken(), broken());
+    assert_eq!(bench.chat(ASK).await.status(), 500, "where all fail, the last answer is told");
+    assert_eq!((a.bodies().len(), b.bodies().len()), (1, 1));
+}

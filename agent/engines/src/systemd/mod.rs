@@ -173,6 +173,11 @@ impl Engines for SystemdEngines {
     }
 
     async fn start(&self, plan: &ReplicaPlan) -> Result<Launch, Problem> {
+        if !plan.gpus.is_empty() {
+            // The sandbox opens devices by their numbers, which the reader of cards does not tell yet; without them it would run on processors unseen.
+            let problem = Problem::new(ProblemKind::EngineUnavailable, "This version cannot give cards to an engine on the appliance yet.");
+            return Err(problem.hint("Take the cards out of the model's settings to run it on processors."));
+        }
         let packs = self.packs().await;
         let mut fitting = packs.iter().filter(|pack| pack.engine == plan.engine);
         let Some(pack) = fitting.clone().find(|pack| pack.state == PackState::Ready) else {
