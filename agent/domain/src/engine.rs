@@ -175,6 +175,9 @@ pub struct ReplicaSample {
     pub generated_total: Option<Tokens>,
     /// Requests pushed out of memory again.
     pub preemptions_total: Option<u64>,
+    /// Steps it computed, each of one batch of prompt or answer tokens. Told where the token counters move only when a request ends, so
+    /// that a long answer is seen to get on.
+    pub steps_total: Option<u64>,
 }
 
 /// What one look at a launched replica showed.

@@ -51,8 +51,10 @@ async fn the_genuine_engine_takes_its_command_line_and_tells_of_itself() {
             cached_total: Some(Tokens(0)),
             generated_total: Some(Tokens(0)),
             preemptions_total: None,
+            steps_total: idle.steps_total,
         }
     );
+    assert!(idle.steps_total.is_some(), "without its steps a long answer looks like a hang");
     let words = engines.count_tokens(&launch, "the box counts words").await.unwrap();
     let twice = engines.count_tokens(&launch, "the box counts words the box counts words").await.unwrap();
     assert!(words.0 >= 4 && twice.0 > words.0, "{words:?} {twice:?}");

@@ -22,7 +22,7 @@ const IN_CIRCLES: u32 = 10;
 pub(crate) struct Watch {
     tokens: Motion,
     work: Motion,
-    counters: Option<[Option<u64>; 3]>,
+    counters: Option<[Option<u64>; 4]>,
     busy: bool,
 }
 
@@ -40,7 +40,8 @@ impl Watch {
         }
         self.tokens.looked(now);
         if let Some(sample) = sample {
-            let counters = [sample.generated_total, sample.prompt_total, sample.cached_total].map(|tokens| tokens.map(|t| t.0));
+            let [generated, prompt, cached] = [sample.generated_total, sample.prompt_total, sample.cached_total].map(|tokens| tokens.map(|t| t.0));
+            let counters = [generated, prompt, cached, sample.steps_total];
             if self.counters.is_some_and(|before| before != counters) {
                 self.tokens.mark(now);
             }
@@ -114,6 +115,21 @@ mod tests {
     fn a_long_prompt_that_is_computed_is_none() {
         assert_eq!(first_fault(1000, |second| (1, 7, second)), None);
         assert_eq!(first_fault(2000, |second| (1, 7, second)), Some((1201, "engine_hangs".to_owned())), "but not for ever");
+    }
+
+    #[test]
+    fn a_long_answer_whose_tokens_are_counted_at_its_end_gets_on_by_its_steps() {
+        let begin = Instant::now();
+        let mut watch = Watch::new(begin);
+        let answers = |steps| ReplicaSample { running: Some(1), steps_total: Some(steps), ..sample(7) };
+        for second in 0..3000 {
+            watch.read(begin + s(second), 1, Some(&answers(second / 5)), used(second));
+            assert_eq!(watch.fault(None, &RULES()), None, "after {second} s");
+        }
+        for second in 3000..4210 {
+            watch.read(begin + s(second), 1, Some(&answers(600)), used(second));
+        }
+        assert_eq!(watch.fault(None, &RULES()).map(|reason| reason.code).as_deref(), Some("engine_hangs"), "without a step it turns in circles");
     }
 
     #[test]

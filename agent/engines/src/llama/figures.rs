@@ -31,6 +31,8 @@ pub(crate) fn sample(page: &str) -> ReplicaSample {
         cached_total: cached.map(Tokens),
         generated_total: count(page, "llamacpp:tokens_predicted_total").map(Tokens),
         preemptions_total: None,
+        // The tokens of an answer are counted only when it is complete; this one moves with every step.
+        steps_total: count(page, "llamacpp:n_decode_total"),
     }
 }
 
@@ -57,10 +59,12 @@ mod tests {
                 cached_total: Some(Tokens(189)),
                 generated_total: Some(Tokens(545)),
                 preemptions_total: None,
+                steps_total: Some(562),
             }
         );
         let after = sample(include_str!("../../../../tests/fixtures/engine-metrics/llama.cpp-after.txt"));
         assert_eq!((after.running, after.waiting), (Some(0), Some(0)));
+        assert_eq!(after.steps_total, Some(743));
         assert!(after.generated_total.map(|t| t.0) > busy.generated_total.map(|t| t.0));
         assert_eq!(sample("llamacpp:prompt_tokens_total 5\n").prompt_total, None, "without the cached ones the sum is not known");
     }

@@ -38,6 +38,8 @@ pub(crate) fn sample(page: &str) -> ReplicaSample {
         cached_total: count(page, "vllm:prompt_tokens_cached_total").map(Tokens),
         generated_total: count(page, "vllm:generation_tokens_total").map(Tokens),
         preemptions_total: count(page, "vllm:num_preemptions_total"),
+        // Its token counters move with every step.
+        steps_total: None,
     }
 }
 
@@ -66,6 +68,7 @@ mod tests {
                 cached_total: Some(Tokens(128)),
                 generated_total: Some(Tokens(37)),
                 preemptions_total: Some(0),
+                steps_total: None,
             }
         );
         assert_eq!(sample(""), ReplicaSample::default());
