@@ -31,9 +31,13 @@ impl Watch {
         Self { tokens: Motion::new(now), work: Motion::new(now), counters: None, busy: false }
     }
 
-    /// Takes in one reading. `in_flight` are the requests sent to it that are not finished.
+    /// Takes in one reading. `in_flight` are the requests sent to it that are not finished; they count where it does not tell its own.
     pub(crate) fn read(&mut self, now: Instant, in_flight: usize, sample: Option<&ReplicaSample>, activity: Option<Activity>) {
-        self.busy = in_flight > 0 || sample.and_then(|s| s.running).is_some_and(|n| n > 0);
+        // An engine that says it has nothing to do has nothing to do: a client may read its finished answer for as long as it likes.
+        self.busy = match sample.and_then(|sample| Some((sample.running?, sample.waiting.unwrap_or(0)))) {
+            Some((running, waiting)) => running > 0 || waiting > 0,
+            None => in_flight > 0,
+        };
         if !self.busy {
             self.tokens.mark(now);
             self.work.mark(now);
@@ -142,6 +146,21 @@ mod tests {
     fn the_time_before_a_request_does_not_count_against_it() {
         let found = first_fault(1000, |second| (usize::from(second >= 500), 7, 0));
         assert_eq!(found, Some((620, "engine_hangs".to_owned())));
+    }
+
+    #[test]
+    fn an_engine_that_waits_for_a_slow_reader_is_no_hang() {
+        let begin = Instant::now();
+        let mut watch = Watch::new(begin);
+        let says = |running, waiting| ReplicaSample { running: Some(running), waiting, ..sample(7) };
+        for second in 0..2000 {
+            watch.read(begin + s(second), 3, Some(&says(0, Some(0).filter(|_| second % 2 == 0))), used(0));
+            assert_eq!(watch.fault(None, &RULES()), None, "after {second} s");
+        }
+        for second in 2000..2200 {
+            watch.read(begin + s(second), 3, Some(&says(0, Some(1))), used(0));
+        }
+        assert!(watch.fault(None, &RULES()).is_some(), "a request that the engine keeps waiting counts");
     }
 
     #[test]
