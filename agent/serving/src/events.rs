@@ -109,7 +109,12 @@ impl Reconciler {
     /// What a look means for a replica whose launch is still the one that was looked at.
     fn saw(&mut self, key: &Key, launch: Launch, observation: Observation) {
         let (now, at) = (Instant::now(), clock::now());
+        let rules = self.rules.clone();
         let Some(seat) = self.seat(key) else { return };
+        match &observation {
+            Observation::Ready(_) => seat.budget.answers(now, &rules),
+            _ => seat.budget.breaks(),
+        }
         let stage = std::mem::replace(&mut seat.stage, Stage::Idle);
         match (observation, stage) {
             (Observation::Ready(answering), Stage::Running { watch, answering: before, .. }) => {
@@ -176,7 +181,7 @@ impl Reconciler {
             seat.stage = Stage::Failed(reason);
             return;
         }
-        match seat.budget.take(Instant::now(), &rules) {
+        match seat.budget.take(&rules) {
             Left::Again { pause, number, of } => {
                 tracing::warn!(replica = %seat.id, number, of, pause_s = pause.as_secs_f64(), "the engine is started again by itself");
                 seat.not_before = Some(Instant::now() + pause);
@@ -185,10 +190,10 @@ impl Reconciler {
             }
             Left::Nothing => {
                 tracing::error!(replica = %seat.id, "the engine died too often and stays stopped");
-                let (times, within) = (rules.restarts, rules.restart_window.as_secs());
+                let (times, window) = (rules.restarts, rules.restart_window.as_secs());
                 seat.stage = Stage::Failed(StateReason {
                     code: "restarts_used_up".to_owned(),
-                    message: format!("{} It was restarted {times} times within {within} s before, so it stays stopped.", reason.message),
+                    message: format!("{} It was restarted {times} times before and never answered for {window} s on end, so it stays stopped.", reason.message),
                     hint: Some("Look at its log and at what was kept of it, then load the model again.".to_owned()),
                 });
             }

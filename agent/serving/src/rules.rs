@@ -11,9 +11,9 @@ pub struct ServingRules {
     pub silent_after: Duration,
     /// An engine with requests that makes no token and computes nothing for so long is given up.
     pub hang_after: Duration,
-    /// Restarts by itself within `restart_window`, for each replica; 0: none.
+    /// Restarts by itself, for each replica; 0: none.
     pub restarts: u32,
-    /// The window in which they are counted.
+    /// A replica that answered for so long without a break has all of them back.
     pub restart_window: Duration,
     /// Pause before the first restart; each further one is four times as long.
     pub restart_pause: Duration,

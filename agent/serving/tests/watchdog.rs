@@ -51,6 +51,20 @@ async fn an_engine_that_dies_is_started_again_until_its_budget_is_used_up_and_a_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn restarts_whose_load_gets_stuck_use_the_budget_up_however_long_each_takes() {
+    let mut bench = Bench::new();
+    (bench.rules.restarts, bench.rules.restart_window) = (2, Duration::from_millis(100));
+    let model = bench.register("tiny", 1, &[]).await;
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "running", |s| s.state == StateWord::Running).await;
+    bench.script.next("tiny-0", Mode::Loads(Default::default()));
+    bench.script.now("tiny-0", Mode::Gone("It crashed."));
+    until(&room, &model.id, "given up", reason_is("restarts_used_up")).await;
+    assert_eq!(bench.script.started().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_never_came_up_is_not_started_again_and_again() {
     let bench = Bench::new();
     let model = bench.register("tiny", 1, &[]).await;
