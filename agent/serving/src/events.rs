@@ -1,6 +1,6 @@
 //! What the reconciler makes of the reports of its tasks, and of engines that do not get on.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warden_domain::{
     Problem, clock,
@@ -206,7 +206,9 @@ impl Reconciler {
         for (id, entry) in &mut self.entries {
             for (seat, number) in entry.seats.iter_mut().zip(0u16..) {
                 let found = match &seat.stage {
-                    Stage::Loading { launch, clock } if clock.is_stuck(rules.stuck_after) => Some((launch, stuck(clock, &rules))),
+                    Stage::Loading { launch, clock } => {
+                        clock.stuck(rules.stuck_after, &entry.earlier).map(|rest| (launch, stuck(clock, rest)))
+                    }
                     Stage::Running { launch, silent, watch, .. } => watch.fault(*silent, &rules).map(|reason| (launch, reason)),
                     _ => None,
                 };
@@ -219,13 +221,13 @@ impl Reconciler {
     }
 }
 
-fn stuck(clock: &LoadClock, rules: &crate::rules::ServingRules) -> StateReason {
+fn stuck(clock: &LoadClock, rest: Duration) -> StateReason {
     let last = clock.last_line().map(|line| format!(" Its last line: {}", line.chars().take(240).collect::<String>())).unwrap_or_default();
     StateReason {
         code: "load_stuck".to_owned(),
         message: format!(
             "The load did not advance for {} s in the phase {}, so it was stopped.{last}",
-            rules.stuck_after.as_secs(),
+            rest.as_secs(),
             clock.phase().unwrap_or("start"),
         ),
         hint: Some("Check the disk that the model lies on and the cards, then load it again.".to_owned()),

@@ -16,6 +16,10 @@ const MOST: usize = 32;
 const SHARE: f64 = 0.05;
 /// Without any figures of its processes a load gets so many times the patience.
 const BLIND: u32 = 3;
+/// However much a load writes and computes: without another phase or part for so many times the patience it turns in circles,
+const IN_CIRCLES: u32 = 10;
+/// unless the phase is known to be long: it gets at least so many times what is typical of it.
+const TYPICAL: u64 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Phase {
@@ -31,6 +35,9 @@ struct Phase {
 pub(crate) struct LoadClock {
     phases: Vec<Phase>,
     motion: Motion,
+    /// When it last came to another phase or part, and when that was last looked for.
+    stepped: Instant,
+    looked: Instant,
     seen: LoadView,
     /// Found under way, so its times are not known from the start.
     adopted: bool,
@@ -38,15 +45,19 @@ pub(crate) struct LoadClock {
 
 impl LoadClock {
     pub(crate) fn start(at: Timestamp, now: Instant, adopted: bool) -> Self {
-        let mut clock = Self { phases: Vec::new(), motion: Motion::new(now), seen: LoadView::default(), adopted };
+        let mut clock = Self { phases: Vec::new(), motion: Motion::new(now), stepped: now, looked: now, seen: LoadView::default(), adopted };
         clock.enter("start", None, at, now);
         clock
     }
 
     /// Takes in a look.
     pub(crate) fn look(&mut self, view: LoadView, at: Timestamp, now: Instant) {
+        self.looked = now;
         if let Some(name) = view.phase.as_deref().filter(|name| *name != "ready") {
             self.enter(name, view.part, at, now);
+        }
+        if view.part != self.seen.part {
+            self.stepped = now;
         }
         let moved = view.phase != self.seen.phase || view.part != self.seen.part || view.last_line != self.seen.last_line;
         let wrote = matches!((view.activity, self.seen.activity), (Some(now), Some(then)) if now.log != then.log || now.read != then.read);
@@ -71,6 +82,7 @@ impl LoadClock {
             }
         }
         self.close(now);
+        self.stepped = now;
         self.phases.push(Phase { name: name.to_owned(), began: at, started: now, took: None, part });
     }
 
@@ -101,10 +113,17 @@ impl LoadClock {
         self.seen.last_line.as_deref()
     }
 
-    /// Whether it has not advanced for so long that it never will.
-    pub(crate) fn is_stuck(&self, limit: Duration) -> bool {
+    /// For how long it has not advanced, once that is so long that it never will. `earlier` are the times of earlier loads.
+    pub(crate) fn stuck(&self, limit: Duration, earlier: &[Phases]) -> Option<Duration> {
         let patience = if self.motion.is_told() { limit } else { limit.saturating_mul(BLIND) };
-        self.motion.rest() > patience
+        let (rest, same) = (self.motion.rest(), self.looked.saturating_duration_since(self.stepped));
+        let typical = self.phase().and_then(|phase| typical(earlier, phase)).map_or(0, |took| took.0.saturating_mul(TYPICAL));
+        let circles = limit.saturating_mul(IN_CIRCLES).max(Duration::from_millis(typical));
+        if rest > patience {
+            Some(rest)
+        } else {
+            (same > circles).then_some(same)
+        }
     }
 
     /// The phases for page and api: those seen, then those that earlier loads went through and this one has not reached.
@@ -197,16 +216,42 @@ mod tests {
         let mut clock = LoadClock::start(at, begin, false);
         for second in 0..40 {
             clock.look(view("weights", second, 0), at, begin + s(second));
-            assert!(!clock.is_stuck(limit), "it writes");
+            assert_eq!(clock.stuck(limit, &[]), None, "it writes");
         }
         for second in 40..80 {
             clock.look(view("weights", 39, second), at, begin + s(second));
-            assert!(!clock.is_stuck(limit), "it computes");
+            assert_eq!(clock.stuck(limit, &[]), None, "it computes");
         }
         for second in 80..100 {
             clock.look(view("weights", 39, 79), at, begin + s(second));
         }
-        assert!(clock.is_stuck(limit));
+        assert!(clock.stuck(limit, &[]).is_some());
+    }
+
+    /// Seconds after which a load is stuck that does something all the time.
+    fn stuck_after(earlier: &[Phases], each: impl Fn(u64) -> LoadView) -> Option<u64> {
+        let (begin, at) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let mut clock = LoadClock::start(at, begin, false);
+        (0..1000).find(|second| {
+            clock.look(each(*second), at, begin + s(*second));
+            clock.stuck(s(10), earlier).is_some()
+        })
+    }
+
+    #[test]
+    fn a_load_that_only_spins_or_writes_its_log_is_stuck_in_the_end() {
+        assert_eq!(stuck_after(&[], |second| view("weights", 1, second)), Some(101), "it spins");
+        assert_eq!(stuck_after(&[], |second| view("weights", second, 0)), Some(101), "it writes the same again and again");
+        let back_and_forth = |second| view(if second % 2 == 0 { "weights" } else { "warmup" }, second, 0);
+        assert_eq!(stuck_after(&[], back_and_forth), Some(102), "a phase that it was in before is no step");
+    }
+
+    #[test]
+    fn a_phase_that_is_long_by_its_nature_and_one_that_counts_its_parts_are_left_alone() {
+        let spins = |second| view("weights", 1, second);
+        assert_eq!(stuck_after(&[load(&[("weights", 60_000)])], spins), Some(181), "three times what is typical");
+        assert_eq!(stuck_after(&[load(&[("weights", 5000)])], spins), Some(101), "a short one does not shorten the limit");
+        assert_eq!(stuck_after(&[], |second| LoadView { part: Some((second / 90, 99)), ..view("weights", second, second) }), None);
     }
 
     #[test]
@@ -214,8 +259,8 @@ mod tests {
         let (begin, at) = (Instant::now(), Timestamp::UNIX_EPOCH);
         let mut clock = LoadClock::start(at, begin, false);
         clock.look(LoadView::default(), at, begin + s(12));
-        assert!(!clock.is_stuck(s(10)));
+        assert_eq!(clock.stuck(s(10), &[]), None);
         clock.look(LoadView::default(), at, begin + s(31));
-        assert!(clock.is_stuck(s(10)));
+        assert_eq!(clock.stuck(s(10), &[]), Some(s(31)));
     }
 }
