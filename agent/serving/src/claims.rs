@@ -25,17 +25,29 @@ const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Whether a model with these settings may have its cards, given what other models hold. A model on processors needs none.
 pub(crate) fn decide(config: &ModelConfig, held: &[Claim], gpus: &GpuSnapshot) -> Result<(), Problem> {
+    free(config, held, gpus)?;
+    there(config, gpus)
+}
+
+/// Whether no other model holds its cards.
+pub(crate) fn free(config: &ModelConfig, held: &[Claim], gpus: &GpuSnapshot) -> Result<(), Problem> {
     let (name, layout) = (&config.served_name, &config.layout);
     layout.check()?;
-    if layout.gpus.is_empty() {
-        return Ok(());
-    }
     for card in &layout.gpus {
         if let Some(other) = held.iter().find(|claim| claim.cards.contains(card)) {
             return Err(Problem::new(ProblemKind::Conflict, format!("The card {} is in use by the model {}.", called(card, gpus), other.name))
                 .hint(format!("Unload {} first, or choose other cards for {name}.", other.name))
                 .param("gpus"));
         }
+    }
+    Ok(())
+}
+
+/// Whether its cards are known to be in this machine.
+pub(crate) fn there(config: &ModelConfig, gpus: &GpuSnapshot) -> Result<(), Problem> {
+    let (name, layout) = (&config.served_name, &config.layout);
+    if layout.gpus.is_empty() {
+        return Ok(());
     }
     if gpus.cards.is_empty() {
         return Err(nothing_known(name, gpus));

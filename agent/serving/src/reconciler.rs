@@ -33,7 +33,7 @@ use crate::{
     plan::{Action, Key, Standing, Subject, plan},
     room::Boards,
     rules::ServingRules,
-    seat::{Seat, Stage, Turn, again, reason_of},
+    seat::{Seat, Stage, Turn, again, reason_of, without_cards},
     work::{Event, Tools},
 };
 
@@ -117,9 +117,11 @@ impl Reconciler {
                 news = self.news.recv() => match news {
                     Ok(Topic::Models) => self.forget_removed().await,
                     Ok(Topic::Storage) => self.try_again_where_the_disk_was_missing(),
+                    Ok(Topic::Gpus) => self.try_again_where_cards_were_missing(),
                     Err(RecvError::Lagged(_)) => {
                         self.forget_removed().await;
                         self.try_again_where_the_disk_was_missing();
+                        self.try_again_where_cards_were_missing();
                     }
                     Ok(_) => {}
                     Err(RecvError::Closed) => return,
@@ -211,20 +213,30 @@ impl Reconciler {
         }
     }
 
-    /// Starts a replica if its cards are free; they were when it was asked for, but not for what is wanted since before the agent started.
+    /// Starts a replica if its cards are there and free; they were when it was asked for, but not for what is wanted since before the agent
+    /// started. After a reboot the reader may need a while, and a card may come back later: what nobody asked for just now waits for that.
     fn start(&mut self, key: &Key) {
         let held = self.held_by_others(&key.model, false);
         let gpus = self.gpus.snapshot();
         let Some(entry) = self.entries.get_mut(&key.model) else { return };
         let Some(seat) = entry.seats.get_mut(usize::from(key.seat)) else { return };
         seat.not_before = None;
-        if let Err(problem) = claims::decide(&entry.model.config, &held, &gpus) {
+        let config = &entry.model.config;
+        if let Err(problem) = claims::free(config, &held, &gpus) {
+            seat.stage = Stage::Failed(reason_of(problem));
+            return;
+        }
+        if let Err(problem) = claims::there(config, &gpus) {
+            if !seat.by_hand {
+                seat.stage = Stage::Waiting(without_cards(problem, true));
+                return;
+            }
             match again(&problem, seat.tries) {
                 Some(pause) => {
                     (seat.tries, seat.not_before) = (seat.tries + 1, Some(Instant::now() + pause));
-                    seat.stage = Stage::Waiting(reason_of(problem));
+                    seat.stage = Stage::Waiting(without_cards(problem, false));
                 }
-                None => seat.stage = Stage::Failed(reason_of(problem)),
+                None => seat.stage = Stage::Failed(without_cards(problem, false)),
             }
             return;
         }

@@ -227,6 +227,18 @@ pub(crate) fn reason_of(problem: Problem) -> StateReason {
     StateReason { code: problem.kind.code().to_owned(), message: problem.message, hint: problem.hint }
 }
 
+/// Code of the reason of a replica whose cards are not there, or not known yet.
+pub(crate) const NO_CARDS: &str = "gpus_missing";
+
+/// The reason of a replica whose cards are not there. `waits` = it starts by itself when they are.
+pub(crate) fn without_cards(problem: Problem, waits: bool) -> StateReason {
+    let mut reason = StateReason { code: NO_CARDS.to_owned(), ..reason_of(problem) };
+    if waits {
+        reason.message.push_str(" The model loads by itself when they are there.");
+    }
+    reason
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

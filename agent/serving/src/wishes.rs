@@ -18,7 +18,7 @@ use crate::{
     evidence,
     loading::LoadClock,
     reconciler::{Reconciler, clash},
-    seat::{Seat, Stage, reason_of},
+    seat::{NO_CARDS, Seat, Stage, reason_of},
 };
 
 /// How long the start of the agent waits for the first look at adopted engines.
@@ -194,10 +194,18 @@ impl Reconciler {
     /// A wanted model that failed because its disk was missing is tried again when disks changed; while it is still missing, it fails again
     /// with the same reason.
     pub(crate) fn try_again_where_the_disk_was_missing(&mut self) {
-        let code = ProblemKind::DiskMissing.code();
+        self.try_again_where(ProblemKind::DiskMissing.code());
+    }
+
+    /// The same for cards, when what is known of them changed.
+    pub(crate) fn try_again_where_cards_were_missing(&mut self) {
+        self.try_again_where(NO_CARDS);
+    }
+
+    fn try_again_where(&mut self, code: &str) {
         for seat in self.entries.values_mut().filter(|entry| entry.wanted).flat_map(|entry| &mut entry.seats) {
-            if matches!(&seat.stage, Stage::Failed(reason) if reason.code == code) {
-                seat.stage = Stage::Idle;
+            if matches!(&seat.stage, Stage::Failed(reason) | Stage::Waiting(reason) if reason.code == code) {
+                (seat.stage, seat.not_before) = (Stage::Idle, None);
             }
         }
     }

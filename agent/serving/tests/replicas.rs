@@ -93,6 +93,45 @@ async fn a_load_without_a_driver_for_cards_is_refused_with_the_reason_and_proces
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn after_a_reboot_a_model_waits_for_its_cards_and_loads_by_itself_whatever_kept_them() {
+    use warden_domain::{change::Topic, gpu::GpuReading};
+    let bench = Bench::new();
+    bench.script.cards(&["a"]);
+    let model = bench.register("tiny", 1, &["a"]).await;
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "running", all_run(1)).await;
+    let readings = [
+        (GpuReading::Starting, vec![]),
+        (GpuReading::Stale { since_s: 90.0, cause: "reading power".to_owned() }, vec![]),
+        (GpuReading::NoLibrary { detail: "libnvidia-ml.so.1".to_owned() }, vec![]),
+        (GpuReading::Failed { cause: "Driver/library version mismatch".to_owned() }, vec![]),
+        (GpuReading::Live, vec!["b"]),
+    ];
+    let mut room = Some(room);
+    for (number, (reading, cards)) in readings.into_iter().enumerate() {
+        drop(room.take());
+        bench.script.power_off();
+        bench.script.reader(reading.clone(), &cards);
+        let again = bench.room().await;
+        let waits = |s: &warden_domain::model::ModelState| s.state == StateWord::Waiting && s.reason.as_ref().is_some_and(|r| r.code == "gpus_missing");
+        until(&again, &model.id, &format!("waiting: {reading:?}"), waits).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        bench.changes.publish(Topic::Gpus);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let state = until(&again, &model.id, &format!("still waiting: {reading:?}"), waits).await;
+        assert!(state.reason.unwrap().message.contains("loads by itself"));
+        assert_eq!(bench.script.started().len(), number + 1, "it was started without its cards");
+        let refused = again.load(&model.id).await.unwrap_err();
+        assert_eq!(refused.kind, ProblemKind::Conflict, "it is being loaded already");
+        bench.script.cards(&["a"]);
+        bench.changes.publish(Topic::Gpus);
+        until(&again, &model.id, &format!("running after {reading:?}"), all_run(1)).await;
+        room = Some(again);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_reload_drains_one_replica_while_the_other_serves_and_takes_the_new_settings() {
     let bench = Bench::new();
     let model = bench.register("tiny", 2, &[]).await;

@@ -79,6 +79,11 @@ impl Script {
     }
 
     pub fn cards(&self, ids: &[&str]) {
+        self.reader(GpuReading::Live, ids);
+    }
+
+    /// What the reader of cards tells from now on.
+    pub fn reader(&self, reading: GpuReading, ids: &[&str]) {
         let card = |(id, index): (&&str, u32)| GpuCard {
             index,
             id: GpuId::from_stored(*id),
@@ -95,7 +100,7 @@ impl Script {
             holders: None,
         };
         let cards = ids.iter().zip(0..).map(card).collect();
-        self.0.lock().unwrap().gpus = Some(GpuSnapshot { reading: GpuReading::Live, driver: None, simulated: true, cards });
+        self.0.lock().unwrap().gpus = Some(GpuSnapshot { reading, driver: None, simulated: true, cards });
     }
 
     pub fn started(&self) -> Vec<ReplicaPlan> {
