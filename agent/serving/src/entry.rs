@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) seats: Vec<Seat>,
     /// In the reload under way nothing starts before everything has stopped.
     pub(crate) all_at_once: bool,
+    /// In a rolling reload to fewer replicas those beyond go on until the others are through. When it was given up they stay.
+    pub(crate) keeps_extras: bool,
     /// Times of earlier loads, newest first.
     pub(crate) earlier: Vec<Phases>,
     pub(crate) notice: Option<StateReason>,
@@ -45,6 +47,7 @@ impl Entry {
             wanted,
             seats: Vec::new(),
             all_at_once: false,
+            keeps_extras: false,
             earlier,
             notice: None,
             incidents: Vec::new(),
@@ -116,6 +119,11 @@ impl Entry {
         if new.replicas > old.replicas && !new.gpus.is_empty() && (kept..new.replicas).any(|n| new.cards_of(n).iter().any(|c| old.gpus.contains(c))) {
             return Reload::Restart { why: "its replicas change cards".to_owned() };
         }
+        // What a reload that was given up left running may hold cards that others are to get.
+        let in_use = |card: &GpuId, but: u16| self.seats.iter().zip(0u16..).any(|(seat, n)| n != but && seat.may_run() && seat.cards.contains(card));
+        if (0..new.replicas).any(|number| new.cards_of(number).iter().any(|card| in_use(card, number))) {
+            return Reload::Restart { why: "its replicas change cards".to_owned() };
+        }
         if self.seats.len() == 1 && new.replicas == 1 {
             return Reload::Restart { why: "it has one replica".to_owned() };
         }
@@ -126,6 +134,7 @@ impl Entry {
     pub(crate) fn begin_reload(&mut self, way: &Reload) {
         self.notice = None;
         self.all_at_once = matches!(way, Reload::Restart { .. });
+        self.keeps_extras = !self.all_at_once;
         for seat in self.seats.iter_mut().filter(|seat| !seat.extra) {
             seat.turn = match (&seat.stage, self.all_at_once) {
                 (Stage::Idle, _) => Turn::Settled,
@@ -145,10 +154,15 @@ impl Entry {
         if !self.wanted {
             self.seats.iter_mut().for_each(|seat| seat.turn = Turn::Settled);
         }
+        self.advance_turns();
         if !self.is_reloading() {
             self.all_at_once = false;
-            return;
+            let through = self.seats.iter().filter(|seat| !seat.extra).all(Seat::answers);
+            self.keeps_extras &= self.wanted && !through;
         }
+    }
+
+    fn advance_turns(&mut self) {
         let mut given_up = None;
         for seat in &mut self.seats {
             seat.turn = match (seat.turn, &seat.stage) {
@@ -180,6 +194,11 @@ impl Entry {
         if !one_is_moving && let Some(next) = self.seats.iter_mut().find(|seat| seat.turn == Turn::Due) {
             next.turn = Turn::Leaving;
         }
+    }
+
+    /// Whether a replica is to run now.
+    pub(crate) const fn wants(&self, seat: &Seat) -> bool {
+        self.wanted && (!seat.extra || self.keeps_extras)
     }
 
     /// Whether starts have to wait until everything that uses the old cards has stopped.
@@ -354,6 +373,48 @@ mod tests {
         assert!(!entry.holds_starts());
         assert!(matches!(self::entry(1, &[]).way_to(&with(1, &[]).config), Reload::Restart { .. }), "with one replica nothing can serve meanwhile");
         assert_eq!(self::entry(1, &["a"]).way_to(&with(2, &["a", "b"]).config), Reload::Rolling);
+    }
+
+    #[test]
+    fn in_a_rolling_reload_to_fewer_replicas_the_others_serve_until_it_is_through() {
+        let wants = |entry: &Entry| entry.seats.iter().map(|seat| entry.wants(seat)).collect::<Vec<_>>();
+        let reloaded = || {
+            let (mut entry, next) = (entry(3, &[]), with(1, &[]));
+            let way = entry.way_to(&next.config);
+            assert_eq!(way, Reload::Rolling);
+            entry.take(next, Timestamp::UNIX_EPOCH);
+            entry.begin_reload(&way);
+            entry.advance();
+            entry.seats[0].stage = Stage::Idle;
+            entry.advance();
+            assert_eq!(wants(&entry), [true, true, true]);
+            entry
+        };
+        let mut through = reloaded();
+        through.seats[0].stage = running();
+        through.advance();
+        assert_eq!(wants(&through), [true, false, false]);
+
+        let mut given_up = reloaded();
+        given_up.seats[0].stage = failed();
+        given_up.advance();
+        assert_eq!(wants(&given_up), [true, true, true], "they are all that serves");
+        given_up.advance();
+        assert_eq!(wants(&given_up), [true, true, true]);
+        given_up.seats[0].stage = running();
+        given_up.advance();
+        assert_eq!(wants(&given_up), [true, false, false], "it was loaded again and came up");
+    }
+
+    #[test]
+    fn a_replica_that_a_given_up_reload_left_does_not_share_its_card_with_another() {
+        let mut entry = entry(2, &["a", "b"]);
+        for (seat, card) in entry.seats.iter_mut().zip(["a", "b"]) {
+            seat.cards = vec![GpuId::from_stored(card)];
+        }
+        entry.take(with(1, &["a"]), Timestamp::UNIX_EPOCH);
+        assert!(matches!(entry.way_to(&with(3, &["a", "c", "b"]).config), Reload::Restart { .. }));
+        assert_eq!(entry.way_to(&with(2, &["a", "c"]).config), Reload::Rolling);
     }
 
     #[test]

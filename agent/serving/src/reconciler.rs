@@ -167,15 +167,17 @@ impl Reconciler {
             entry.drop_extras();
             let held = entry.holds_starts();
             for (seat, number) in entry.seats.iter().zip(0u16..) {
-                if seat.not_before.is_some_and(|moment| moment > now) && entry.wanted && !seat.extra {
+                let wanted = entry.wants(seat);
+                if seat.not_before.is_some_and(|moment| moment > now) && wanted {
                     continue;
                 }
                 subjects.push(Subject {
                     key: Key { model: entry.model.id.clone(), seat: number },
                     engine: entry.model.config.engine,
-                    wanted: entry.wanted && !seat.extra,
+                    wanted,
                     leaving: seat.turn == Turn::Leaving,
-                    held,
+                    // One beyond the number is left as it is, and not started.
+                    held: held || seat.extra,
                     standing: seat.standing(),
                 });
             }

@@ -177,6 +177,35 @@ async fn more_replicas_come_and_fewer_go_with_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_reload_to_fewer_replicas_never_stops_all_of_them() {
+    let bench = Bench::new();
+    let model = bench.register("tiny", 2, &[]).await;
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "both", all_run(2)).await;
+    bench.models.change(&model.id, ModelChange { replicas: Some(1), ..ModelChange::default() }).await.unwrap();
+
+    // Given up: the one beyond the number is all that serves.
+    bench.script.next("tiny-0", Mode::Gone("It does not take these settings."));
+    assert_eq!(room.reload(&model.id).await.unwrap(), Reload::Rolling);
+    until(&room, &model.id, "given up", |s| s.notice.is_some()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-1"]);
+    assert_eq!(bench.script.stopped(), ["tiny-0"]);
+
+    // Again, and it takes a while: the other serves until the new one does.
+    bench.script.next("tiny-0", Mode::Loads(Default::default()));
+    assert_eq!(room.reload(&model.id).await.unwrap(), Reload::Rolling);
+    until(&room, &model.id, "loading", |s| s.replicas[0].state == StateWord::Loading && s.replicas[0].launch.is_some()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-1"]);
+    bench.script.now("tiny-0", Mode::Answers);
+    until(&room, &model.id, "one", all_run(1)).await;
+    assert_eq!(served(&room, "tiny"), ["tiny-0"]);
+    assert_eq!(bench.script.stopped(), ["tiny-0", "tiny-1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reload_that_does_not_come_up_leaves_the_other_replica_serving() {
     let bench = Bench::new();
     let model = bench.register("tiny", 2, &[]).await;
