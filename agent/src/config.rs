@@ -117,6 +117,7 @@ impl Serving {
             restarts: self.restarts.unwrap_or(usual.restarts),
             restart_window: time("serving.restart_window_s", self.restart_window_s, usual.restart_window)?,
             restart_pause: time("serving.restart_pause_s", self.restart_pause_s, usual.restart_pause)?,
+            stop_again: usual.stop_again,
         })
     }
 }

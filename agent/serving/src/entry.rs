@@ -88,6 +88,11 @@ impl Entry {
         self.seats.iter().any(Seat::may_run)
     }
 
+    /// Whether an engine of it runs, or is being started or stopped; one that could not be stopped is neither.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.seats.iter().any(Seat::is_under_way)
+    }
+
     pub(crate) fn answers(&self) -> bool {
         self.seats.iter().any(Seat::answers)
     }
@@ -96,7 +101,7 @@ impl Entry {
     pub(crate) fn claim(&self, to_come: bool) -> Option<Claim> {
         let mut cards: Vec<GpuId> = Vec::new();
         for (seat, number) in self.seats.iter().zip(0u16..) {
-            if seat.may_run() || seat.lingers || matches!(seat.stage, Stage::Down(_)) {
+            if seat.may_run() || matches!(seat.stage, Stage::Down(_)) {
                 cards.extend(seat.cards.iter().cloned());
             }
             let comes = self.wanted && !seat.extra && !matches!(seat.stage, Stage::Failed(_));
@@ -441,6 +446,9 @@ mod tests {
         assert_eq!(entry.claim(true).unwrap().cards, [GpuId::from_stored("b")], "it is still in use while it drains");
         entry.seats[1].stage = Stage::Idle;
         assert_eq!(entry.claim(true), None);
+        entry.seats[1].lingers = true;
+        assert_eq!(entry.claim(true).unwrap().cards, [GpuId::from_stored("b")], "its engine could not be stopped");
+        assert!(entry.may_run());
     }
 
     #[test]

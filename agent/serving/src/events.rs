@@ -33,6 +33,7 @@ impl Reconciler {
                 }
             }
             Event::Stopped { key, launch, result } => self.stopped(&key, &launch, result),
+            Event::StoppedAgain { key, result } => self.stopped_again(&key, result),
             Event::Observed { key, launch, observation } => {
                 let Some(seat) = self.seat(&key) else { return };
                 seat.observed = false;
@@ -99,9 +100,42 @@ impl Reconciler {
             (Ok(()), Some(reason)) => self.died(key, reason),
             (Err(problem), _) => {
                 tracing::warn!(replica = %seat.id, %problem, "an engine could not be stopped");
-                // Wanted or not: the page must show that something still runs, and its cards are not free.
-                (entry.wanted, seat.lingers) = (true, true);
+                // Wanted or not: the page shows that something still runs, and its cards are not free, until a further stop succeeds.
+                (seat.lingers, seat.stop_again) = (true, Instant::now() + self.rules.stop_again);
                 seat.stage = Stage::Failed(reason_of(problem));
+            }
+        }
+    }
+
+    /// Engines that could not be stopped are stopped again from time to time.
+    pub(crate) fn stop_what_lingers(&mut self) {
+        let now = Instant::now();
+        for (id, entry) in &mut self.entries {
+            for (seat, number) in entry.seats.iter_mut().zip(0u16..) {
+                if seat.lingers && !seat.is_under_way() && seat.stop_again <= now {
+                    seat.stopping_again = true;
+                    self.tools.stop_again(Key { model: id.clone(), seat: number }, seat.id.clone());
+                }
+            }
+        }
+    }
+
+    fn stopped_again(&mut self, key: &Key, result: Result<(), Problem>) {
+        let pause = self.rules.stop_again;
+        let Some(seat) = self.seat(key) else { return };
+        seat.stopping_again = false;
+        match (result, &seat.stage) {
+            (Ok(()), stage) => {
+                tracing::info!(replica = %seat.id, "an engine that could not be stopped is gone");
+                seat.lingers = false;
+                if let Stage::Failed(reason) = stage {
+                    let reason = reason.clone();
+                    self.died(key, reason);
+                }
+            }
+            (Err(problem), _) => {
+                tracing::warn!(replica = %seat.id, %problem, "an engine could not be stopped again");
+                seat.stop_again = Instant::now() + pause;
             }
         }
     }

@@ -160,6 +160,7 @@ impl Reconciler {
         if !self.adopted {
             return;
         }
+        self.stop_what_lingers();
         let now = Instant::now();
         let mut subjects = Vec::new();
         for entry in self.entries.values_mut() {
@@ -168,6 +169,10 @@ impl Reconciler {
             let held = entry.holds_starts();
             for (seat, number) in entry.seats.iter().zip(0u16..) {
                 let wanted = entry.wants(seat);
+                // What could not be stopped is shown as failed until it is gone, also when nobody wants it.
+                if !wanted && seat.lingers && matches!(seat.stage, Stage::Failed(_)) {
+                    continue;
+                }
                 if seat.not_before.is_some_and(|moment| moment > now) && wanted {
                     continue;
                 }
@@ -278,12 +283,13 @@ impl Reconciler {
         self.patience = LAST_PATIENCE;
         for entry in self.entries.values_mut() {
             entry.wanted = false;
+            entry.seats.iter_mut().for_each(|seat| seat.stop_again = Instant::now());
         }
         let deadline = Instant::now() + SHUTDOWN_LIMIT;
         loop {
             self.act().await;
             self.show();
-            if !self.entries.values().any(Entry::may_run) {
+            if !self.entries.values().any(Entry::is_under_way) {
                 return;
             }
             match timeout_at(deadline.into(), self.reports.recv()).await {

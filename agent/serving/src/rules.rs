@@ -17,6 +17,8 @@ pub struct ServingRules {
     pub restart_window: Duration,
     /// Pause before the first restart; each further one is four times as long.
     pub restart_pause: Duration,
+    /// An engine that could not be stopped is stopped again after so long, until it is gone.
+    pub stop_again: Duration,
 }
 
 impl Default for ServingRules {
@@ -28,6 +30,7 @@ impl Default for ServingRules {
             restarts: 3,
             restart_window: Duration::from_secs(600),
             restart_pause: Duration::from_secs(2),
+            stop_again: Duration::from_secs(30),
         }
     }
 }

@@ -84,6 +84,10 @@ pub(crate) struct Seat {
     pub(crate) budget: Budget,
     /// An engine of it could not be ended and may still run.
     pub(crate) lingers: bool,
+    /// It is being stopped once more; nothing is started meanwhile, because the stop would hit what was started.
+    pub(crate) stopping_again: bool,
+    /// It is not stopped once more before this moment.
+    pub(crate) stop_again: Instant,
     shown: StateWord,
     since: Timestamp,
 }
@@ -110,12 +114,17 @@ impl Seat {
             by_hand: false,
             budget: Budget::default(),
             lingers: false,
+            stopping_again: false,
+            stop_again: Instant::now(),
             shown: StateWord::Stopped,
             since: now,
         }
     }
 
     pub(crate) const fn standing(&self) -> Standing {
+        if self.stopping_again {
+            return Standing::Busy;
+        }
         match self.stage {
             Stage::Idle => Standing::Idle,
             Stage::Waiting(_) | Stage::Down(_) => Standing::Waiting,
@@ -133,9 +142,14 @@ impl Seat {
         }
     }
 
+    /// Whether an engine of it runs, or is being started or stopped.
+    pub(crate) const fn is_under_way(&self) -> bool {
+        matches!(self.standing(), Standing::Busy | Standing::Up)
+    }
+
     /// Whether an engine of it may run.
     pub(crate) const fn may_run(&self) -> bool {
-        matches!(self.standing(), Standing::Busy | Standing::Up)
+        self.is_under_way() || self.lingers
     }
 
     /// Whether it answers at this moment.

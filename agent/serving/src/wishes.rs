@@ -109,7 +109,7 @@ impl Reconciler {
             let what = if entry.answers() { "is running already" } else { "is being loaded already" };
             return Err(clash(format!("The model {name} {what}."), "Unload it first to load it anew, or reload it."));
         }
-        let runs = entry.is_some_and(|entry| entry.wanted && entry.may_run());
+        let runs = entry.is_some_and(|entry| entry.wanted && entry.is_under_way());
         if !runs {
             claims::decide(&model.config, &self.held_by_others(&id, true), &self.gpus.snapshot())?;
         }
@@ -140,7 +140,7 @@ impl Reconciler {
         self.store.write(move |tx| desired::set(tx, &wanted, false, clock::now())).await?;
         if let Some(entry) = self.entries.get_mut(id) {
             entry.wanted = false;
-            entry.seats.iter_mut().for_each(|seat| seat.not_before = None);
+            entry.seats.iter_mut().for_each(|seat| (seat.not_before, seat.stop_again) = (None, Instant::now()));
         }
         Ok(())
     }

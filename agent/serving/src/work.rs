@@ -14,7 +14,7 @@ use tokio::{
 use warden_domain::{
     Problem, clock,
     engine::{Activity, Engines, Launch, Observation, ReplicaPlan},
-    ids::{GenerationId, ModelId},
+    ids::{GenerationId, ModelId, ReplicaId},
     model::{Incident, Model, Registry, StateReason},
     replica::{InFlight, Sampled},
     units::Tokens,
@@ -35,6 +35,8 @@ pub(crate) enum Event {
     Drained { key: Key, launch: String },
     /// A stop is through, well or not.
     Stopped { key: Key, launch: String, result: Result<(), Problem> },
+    /// A further stop of an engine that could not be stopped before is through, well or not.
+    StoppedAgain { key: Key, result: Result<(), Problem> },
     /// A look is through.
     Observed { key: Key, launch: String, observation: Observation },
     /// Figures were read, or could not be.
@@ -89,6 +91,15 @@ impl Tools {
             let _ = tools.events.send(Event::Drained { key: key.clone(), launch: launch.launch.clone() });
             let result = tools.engines.stop(&launch.replica).await;
             let _ = tools.events.send(Event::Stopped { key, launch: launch.launch, result });
+        });
+    }
+
+    /// Stops an engine once more that could not be stopped before.
+    pub(crate) fn stop_again(&self, key: Key, replica: ReplicaId) {
+        let tools = self.clone();
+        tokio::spawn(async move {
+            let result = tools.engines.stop(&replica).await;
+            let _ = tools.events.send(Event::StoppedAgain { key, result });
         });
     }
 

@@ -177,6 +177,37 @@ async fn more_replicas_come_and_fewer_go_with_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_could_not_be_stopped_keeps_its_cards_and_is_stopped_again_by_itself_and_by_an_unload() {
+    for (pause, by_hand) in [(Duration::from_millis(300), false), (Duration::from_secs(3600), true)] {
+        let mut bench = Bench::new();
+        bench.rules.stop_again = pause;
+        bench.script.cards(&["a", "b"]);
+        let (big, small) = (bench.register("big", 2, &["a", "b"]).await, bench.register("small", 1, &["a"]).await);
+        let room = bench.room().await;
+        room.load(&big.id).await.unwrap();
+        until(&room, &big.id, "both", all_run(2)).await;
+        bench.script.stops("big-0", false);
+        room.unload(&big.id).await.unwrap();
+        let words = |s: &warden_domain::model::ModelState| s.replicas.iter().map(|r| r.state).collect::<Vec<_>>();
+        let failed = until(&room, &big.id, "not stopped", |s| words(s) == [StateWord::Failed, StateWord::Stopped]).await;
+        assert!(failed.reason.unwrap().message.contains("do not end"));
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        assert_eq!(words(&room.states()[&big.id]), [StateWord::Failed, StateWord::Stopped], "the page must show that something still runs");
+        assert_eq!(bench.script.started().len(), 2, "nobody wants it, and something of it was started again");
+        let refused = room.load(&small.id).await.unwrap_err();
+        assert!(refused.kind == ProblemKind::Conflict && refused.message.contains("model big"), "{refused}");
+
+        bench.script.stops("big-0", true);
+        if by_hand {
+            room.unload(&big.id).await.unwrap();
+        }
+        until(&room, &big.id, "stopped", |s| s.state == StateWord::Stopped).await;
+        room.load(&small.id).await.unwrap();
+        until(&room, &small.id, "running", all_run(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_reload_to_fewer_replicas_never_stops_all_of_them() {
     let bench = Bench::new();
     let model = bench.register("tiny", 2, &[]).await;

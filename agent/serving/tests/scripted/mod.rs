@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: what they need and do not get fails the test")]
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     sync::{Arc, Mutex},
     time::Duration,
@@ -43,6 +43,7 @@ struct Memory {
     next: HashMap<String, Mode>,
     started: Vec<ReplicaPlan>,
     stopped: Vec<ReplicaId>,
+    unstoppable: HashSet<String>,
     samples: HashMap<String, ReplicaSample>,
     processor: Duration,
     flights: HashMap<String, usize>,
@@ -64,6 +65,16 @@ impl Script {
     pub fn now(&self, replica: &str, mode: Mode) {
         let mut memory = self.0.lock().unwrap();
         memory.runs.get_mut(&ReplicaId::new(replica).unwrap()).unwrap_or_else(|| panic!("{replica} does not run")).1 = mode;
+    }
+
+    /// Whether a replica's engine can be stopped from now on.
+    pub fn stops(&self, replica: &str, can: bool) {
+        let mut memory = self.0.lock().unwrap();
+        if can {
+            memory.unstoppable.remove(replica);
+        } else {
+            memory.unstoppable.insert(replica.to_owned());
+        }
     }
 
     pub fn in_flight(&self, replica: &str, requests: usize) {
@@ -139,6 +150,9 @@ impl Engines for Script {
 
     async fn stop(&self, replica: &ReplicaId) -> Result<(), Problem> {
         let mut memory = self.0.lock().unwrap();
+        if memory.unstoppable.contains(replica.as_str()) {
+            return Err(Problem::new(ProblemKind::SystemService, format!("The processes of {replica} do not end.")));
+        }
         memory.runs.remove(replica);
         memory.stopped.push(replica.clone());
         Ok(())
