@@ -227,7 +227,10 @@ impl Reconciler {
                 let (times, window) = (rules.restarts, rules.restart_window.as_secs());
                 seat.stage = Stage::Failed(StateReason {
                     code: "restarts_used_up".to_owned(),
-                    message: format!("{} It was restarted {times} times before and never answered for {window} s on end, so it stays stopped.", reason.message),
+                    message: format!(
+                        "{} It was restarted {times} times before and never answered for {window} s on end, so it stays stopped.",
+                        reason.message
+                    ),
                     hint: Some("Look at its log and at what was kept of it, then load the model again.".to_owned()),
                 });
             }
@@ -240,9 +243,7 @@ impl Reconciler {
         for (id, entry) in &mut self.entries {
             for (seat, number) in entry.seats.iter_mut().zip(0u16..) {
                 let found = match &seat.stage {
-                    Stage::Loading { launch, clock } => {
-                        clock.stuck(rules.stuck_after, &entry.earlier).map(|rest| (launch, stuck(clock, rest)))
-                    }
+                    Stage::Loading { launch, clock } => clock.stuck(rules.stuck_after, &entry.earlier).map(|rest| (launch, stuck(clock, rest))),
                     Stage::Running { launch, silent, watch, .. } => watch.fault(*silent, &rules).map(|reason| (launch, reason)),
                     _ => None,
                 };

@@ -16,6 +16,7 @@ mod motion;
 mod name;
 mod plan;
 mod reconciler;
+mod reload;
 mod room;
 mod rules;
 #[cfg(test)]

@@ -119,11 +119,7 @@ impl LoadClock {
         let (rest, same) = (self.motion.rest(), self.looked.saturating_duration_since(self.stepped));
         let typical = self.phase().and_then(|phase| typical(earlier, phase)).map_or(0, |took| took.0.saturating_mul(TYPICAL));
         let circles = limit.saturating_mul(IN_CIRCLES).max(Duration::from_millis(typical));
-        if rest > patience {
-            Some(rest)
-        } else {
-            (same > circles).then_some(same)
-        }
+        if rest > patience { Some(rest) } else { (same > circles).then_some(same) }
     }
 
     /// The phases for page and api: those seen, then those that earlier loads went through and this one has not reached.

@@ -1,14 +1,16 @@
 //! Values that the tests of this room share.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use warden_domain::{
-    engine::{EngineKind, Launch},
-    ids::{ModelId, ReplicaId},
-    model::{Layout, Model, ModelConfig, ModelFacts},
+    engine::{Answering, EngineKind, Launch},
+    ids::{GpuId, ModelId, ReplicaId},
+    model::{Layout, Model, ModelConfig, ModelFacts, StateReason},
     replica::Endpoint,
 };
+
+use crate::{entry::Entry, seat::Stage, watch::Watch};
 
 pub(crate) fn model_named(name: &str, id: &str) -> Model {
     let config = ModelConfig {
@@ -28,4 +30,24 @@ pub(crate) fn launch(name: &str) -> Launch {
 
 pub(crate) const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+pub(crate) fn with(replicas: u16, cards: &[&str]) -> Model {
+    let mut model = model_named("tiny", "mdl_1");
+    model.config.layout = Layout { replicas, gpus: cards.iter().map(|id| GpuId::from_stored(*id)).collect(), ..Layout::default() };
+    model
+}
+
+pub(crate) fn entry(replicas: u16, cards: &[&str]) -> Entry {
+    let mut entry = Entry::new(with(replicas, cards), true, Vec::new(), Timestamp::UNIX_EPOCH);
+    entry.seats.iter_mut().for_each(|seat| seat.stage = running());
+    entry
+}
+
+pub(crate) fn running() -> Stage {
+    Stage::Running { launch: launch("L"), answering: Answering::default(), silent: None, watch: Watch::new(Instant::now()) }
+}
+
+pub(crate) fn failed() -> Stage {
+    Stage::Failed(StateReason { code: "engine_failed".to_owned(), message: "It broke.".to_owned(), hint: None })
 }

@@ -114,7 +114,8 @@ async fn after_a_reboot_a_model_waits_for_its_cards_and_loads_by_itself_whatever
         bench.script.power_off();
         bench.script.reader(reading.clone(), &cards);
         let again = bench.room().await;
-        let waits = |s: &warden_domain::model::ModelState| s.state == StateWord::Waiting && s.reason.as_ref().is_some_and(|r| r.code == "gpus_missing");
+        let waits =
+            |s: &warden_domain::model::ModelState| s.state == StateWord::Waiting && s.reason.as_ref().is_some_and(|r| r.code == "gpus_missing");
         until(&again, &model.id, &format!("waiting: {reading:?}"), waits).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         bench.changes.publish(Topic::Gpus);
