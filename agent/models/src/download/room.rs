@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -12,6 +12,7 @@ use warden_domain::{
     change::{Changes, Topic},
     clock,
     download::{Download, DownloadState, Downloads, NewDownload},
+    engine::EngineKind,
     hub::RepoAsk,
     ids::{AccountId, DownloadId},
     replica::Serving,
@@ -183,12 +184,14 @@ impl Downloader {
             prefix: String::new(),
             done: false,
         };
-        let short = discovery.commit.get(..8).unwrap_or(&discovery.commit);
+        // Files of weights are named alike everywhere; their repository is not.
+        let named_after = if choice.engine == EngineKind::Vllm { &repo.name } else { &choice.filename };
         let record = Record {
             id: DownloadId::random(),
             created_at: clock::now(),
-            served_name: wish.served_name.clone().unwrap_or_else(|| name::suggest(std::path::Path::new(&choice.filename))),
-            folder: format!("{}-{short}", repo.name.replace('/', "--")),
+            served_name: wish.served_name.clone().unwrap_or_else(|| name::suggest(Path::new(named_after))),
+            engine: choice.engine,
+            folder: Record::folder_for(&repo.name, &discovery.commit, choice.engine),
             repo: repo.name.clone(),
             revision: repo.revision.clone(),
             commit: discovery.commit.clone(),

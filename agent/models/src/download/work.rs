@@ -1,7 +1,6 @@
 //! One download from its record to a registered model: room, files, registration, load.
 
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -149,8 +148,7 @@ async fn whole(inner: &Inner, live: &Arc<Live>, task: &Task, by: Option<AccountI
 
 async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Result<warden_domain::ids::ModelId, Ended> {
     let record = live.record();
-    let first = record.files.first().ok_or_else(|| Problem::internal("A download without a file."))?;
-    let path: PathBuf = record.target(&inner.models_dir, first);
+    let path = record.model_path(&inner.models_dir);
     let new = NewModel {
         path: path.clone(),
         served_name: Some(record.served_name.clone()),
