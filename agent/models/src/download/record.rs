@@ -37,6 +37,9 @@ pub(crate) struct RecordFile {
     /// It has its name.
     #[serde(default)]
     pub(crate) done: bool,
+    /// This download brought it. What lay there before is not ours to remove.
+    #[serde(default)]
+    pub(crate) ours: bool,
 }
 
 /// Why it waits or failed.

@@ -15,6 +15,7 @@ use warden_domain::{
     engine::EngineKind,
     hub::RepoAsk,
     ids::{AccountId, DownloadId},
+    model::Registry,
     replica::Serving,
     tasks::Tasks,
 };
@@ -23,6 +24,7 @@ use warden_store::{Store, models};
 use super::{
     disk,
     live::{Live, Wish},
+    owner::owner,
     record::{Record, RecordFile},
     transfer::Rules,
     work,
@@ -163,7 +165,15 @@ impl Downloader {
         if self.inner.store.read(move |db| models::name_is_taken(db, &wanted)).await? {
             return Err(taken(&record.served_name));
         }
-        Ok(())
+        let models = self.inner.registry.list().await?;
+        let targets: Vec<PathBuf> = record.files.iter().map(|file| record.target(&self.inner.models_dir, file)).collect();
+        let name =
+            blocking(move || Ok(targets.iter().find_map(|target| owner(&models, target)).map(|model| model.config.served_name.clone()))).await?;
+        match name {
+            None => Ok(()),
+            Some(name) => Err(Problem::new(ProblemKind::Conflict, format!("This file is here already: it is that of the model {name}."))
+                .hint(format!("Use {name}, or remove it first; the same file under another name can be registered from its path."))),
+        }
     }
 
     async fn record(&self, wish: &NewDownload) -> Result<(Repo, Record), Problem> {
@@ -183,6 +193,7 @@ impl Downloader {
             safe: 0,
             prefix: String::new(),
             done: false,
+            ours: false,
         };
         // Files of weights are named alike everywhere; their repository is not.
         let named_after = if choice.engine == EngineKind::Vllm { &repo.name } else { &choice.filename };

@@ -20,6 +20,7 @@ use warden_store::audit::{self, AuditRow};
 use super::{
     disk,
     live::{Live, Wish},
+    owner::owner,
     room::Inner,
     transfer::{Ended, Transfer, leftovers},
 };
@@ -177,21 +178,27 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
 pub(crate) async fn clear(inner: &Arc<Inner>, live: &Arc<Live>) {
     let (models_dir, kept) = (inner.models_dir.clone(), live.clone());
     let id = live.record().id;
+    // Without the list nobody knows whose a file is, and none is removed.
+    let models = inner.registry.list().await.ok();
     let cleared = blocking(move || {
         let record = kept.record();
         kept.forget()?;
+        let folder = models_dir.join(&record.folder);
         let whole = record.files.iter().all(|file| file.done);
         for file in &record.files {
             let target = record.target(&models_dir, file);
-            for left in leftovers(&target) {
+            // Beside a file that has its name may lie the beginning of a later download.
+            for left in leftovers(&target).into_iter().filter(|_| !file.done) {
                 let _mostly_not_there = std::fs::remove_file(left);
             }
-            if file.done && !whole {
-                let _gone_already = std::fs::remove_file(target);
+            let nobodys = models.as_ref().is_some_and(|models| owner(models, &target).is_none());
+            if file.done && file.ours && !whole && nobodys {
+                let _gone_already = std::fs::remove_file(&target);
+            }
+            for inside in target.ancestors().skip(1).take_while(|inside| inside.starts_with(&folder)) {
+                let _only_when_empty = std::fs::remove_dir(inside);
             }
         }
-        let folder = models_dir.join(&record.folder);
-        let _only_when_empty = std::fs::remove_dir(folder);
         Ok(())
     })
     .await;
