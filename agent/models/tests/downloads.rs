@@ -12,10 +12,13 @@ use warden_domain::{
     download::{DownloadState, Downloads, NewDownload},
     engine::EngineKind,
     ids::{AccountId, DownloadId},
-    model::{NewModel, Registry},
+    model::{Layout, NewModel, Registry},
     units::Tokens,
 };
-use warden_fixtures::TinyModel;
+use warden_fixtures::{
+    TinyModel,
+    gguf::{Gguf, Value},
+};
 
 /// Puts the tiny model into a repository, in the form of Hugging Face.
 fn add_folder(room: &Room, repo: &str) {
@@ -99,4 +102,54 @@ async fn a_file_of_a_registered_model_is_not_downloaded_again() {
         room.downloads.cancel(&done.id).await.unwrap();
         room.models.verify(&done.model.unwrap()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn settings_that_no_model_can_have_are_refused_before_the_hub_is_asked() {
+    let room = room().await;
+    let layout = Layout { replicas: 0, ..Layout::default() };
+    for (wish, field) in [
+        (NewDownload { slots: Some(0), ..wish("lab/tiny") }, "slots"),
+        (NewDownload { slots: Some(65), ..wish("lab/tiny") }, "slots"),
+        (NewDownload { context: Some(Tokens(1)), ..wish("lab/tiny") }, "context"),
+        (NewDownload { layout, ..wish("lab/tiny") }, "replicas"),
+        (NewDownload { served_name: Some("a b".into()), ..wish("lab/tiny") }, "served_model_name"),
+    ] {
+        let problem = room.downloads.begin(&AccountId::random(), wish).await.unwrap_err();
+        assert_eq!((problem.kind, problem.param.as_deref()), (ProblemKind::Invalid, Some(field)));
+    }
+    assert_eq!(room.hub.asked(), 0);
+}
+
+#[tokio::test]
+async fn what_a_header_forbids_is_refused_before_the_download() {
+    let room = room().await;
+    let kind = |kind: &str| {
+        let mut file = Gguf::default();
+        file.key("general.type", Value::Text(kind.into()));
+        file.key("general.architecture", Value::Text("llama".into()));
+        file.bytes().0
+    };
+    room.hub.add("lab/adapter", "a.gguf", kind("adapter"));
+    room.hub.add("lab/image", "b.gguf", kind("mmproj"));
+    room.hub.add("lab/text", "c.gguf", b"no model at all".to_vec());
+    room.hub.add("lab/one", "d.gguf", TinyModel::default().bytes());
+    add_folder(&room, "lab/tiny");
+    let long = |repo| NewDownload { context: Some(Tokens(5000)), ..wish(repo) };
+    for (wish, expected, word) in [
+        (wish("lab/adapter"), ProblemKind::BadModelFile, "adapter"),
+        (wish("lab/image"), ProblemKind::BadModelFile, "mmproj"),
+        (wish("lab/text"), ProblemKind::BadModelFile, "not a GGUF"),
+        (long("lab/one"), ProblemKind::Invalid, "4096"),
+        (long("lab/tiny"), ProblemKind::Invalid, "4096"),
+    ] {
+        // Twice: what is known of a header from before counts as well.
+        for _ in 0..2 {
+            let problem = room.downloads.begin(&AccountId::random(), wish.clone()).await.unwrap_err();
+            assert!(problem.kind == expected && problem.message.contains(word) && problem.hint.is_some(), "{problem:?}");
+        }
+    }
+    assert!(room.downloads.list().await.unwrap().is_empty());
+    let fits = room.begin(NewDownload { context: Some(Tokens(4096)), ..wish("lab/one") }).await;
+    assert_eq!(room.over(&fits.id).await.state, DownloadState::Done);
 }

@@ -30,9 +30,9 @@ use super::{
     work,
 };
 use crate::{
-    hub::{HubRoom, Repo},
+    hub::{Chosen, HubRoom, Repo},
     name,
-    registry::{Models, blocking},
+    registry::{Models, blocking, context_fits_the_model, context_is_sane, slots},
 };
 
 /// Downloads kept at most; the oldest that are done go first.
@@ -176,20 +176,25 @@ impl Downloader {
         }
     }
 
-    async fn record(&self, wish: &NewDownload) -> Result<(Repo, Record), Problem> {
+    async fn record(&self, wish: &NewDownload) -> Result<(Chosen, Record), Problem> {
         if let Some(name) = &wish.served_name {
             name::check(name)?;
         }
+        // What the registry would refuse after the last byte is refused before the first one.
+        slots(wish.slots)?;
+        context_is_sane(wish.context)?;
+        wish.layout.check()?;
         let repo = Repo::parse(&RepoAsk { repo: wish.repo.clone(), revision: wish.revision.clone() })?;
-        let (discovery, choice) = self.inner.hub.choice(&repo, wish.filename.as_deref()).await?;
+        let chosen = self.inner.hub.choice(&repo, wish.filename.as_deref()).await?;
+        let Chosen { discovery, choice, .. } = &chosen;
         if let Some(why) = &choice.incomplete {
             return Err(Problem::new(ProblemKind::BadModelFile, format!("{} of {} is not whole: {why}", choice.filename, repo.name))
                 .hint("Choose another file, or tell the owner of the repository."));
         }
-        let file = |file: warden_domain::hub::HubFile| RecordFile {
-            path: file.path,
+        let file = |file: &warden_domain::hub::HubFile| RecordFile {
+            path: file.path.clone(),
             size: file.size,
-            promise: file.promise,
+            promise: file.promise.clone(),
             safe: 0,
             prefix: String::new(),
             done: false,
@@ -210,12 +215,12 @@ impl Downloader {
             slots: wish.slots,
             layout: wish.layout.clone(),
             load: wish.load,
-            files: choice.files.into_iter().map(file).collect(),
+            files: choice.files.iter().map(file).collect(),
             state: DownloadState::Queued,
             reason: None,
             model: None,
         };
-        Ok((repo, record))
+        Ok((chosen, record))
     }
 
     /// Removes records of the oldest finished downloads; their models stay.
@@ -254,22 +259,12 @@ impl Downloads for Downloader {
 
     async fn begin(&self, by: &AccountId, wish: NewDownload) -> Result<Download, Problem> {
         let _turn = self.inner.begins.lock().await;
-        let (repo, record) = self.record(&wish).await?;
+        let (chosen, record) = self.record(&wish).await?;
         self.check_free(&record).await?;
         let promised = self.inner.lives().iter().map(|live| live.record()).filter(|r| r.state != DownloadState::Done).map(|r| r.needed()).sum();
         let (needed, folder) = (record.needed(), self.inner.models_dir.clone());
         blocking(move || disk::check(needed, promised, disk::free(&folder)?, &folder)).await?;
-        // One byte tells whether the hub hands it out: a gated repository shows its list to everybody.
-        if let Some(first) = record.files.first().filter(|file| file.size.0 > 0) {
-            let probe = async {
-                let wanted = self.inner.hub.file(&record.repo, &record.commit, &first.path)?;
-                self.inner.hub.client().piece(&wanted, 0, 1).await
-            };
-            match probe.await {
-                Err(fault) if !fault.passes() => return Err(fault.problem(&self.inner.hub.subject(&repo))),
-                _ => {}
-            }
-        }
+        context_fits_the_model(wish.context, self.inner.hub.before(&chosen).await?)?;
         let (saved, folder) = (record.clone(), self.inner.models_dir.clone());
         blocking(move || saved.save(&folder)).await?;
         tracing::info!(repo = record.repo, commit = record.commit, name = record.served_name, bytes = record.size().0, "a download was asked for");
