@@ -153,3 +153,39 @@ async fn what_a_header_forbids_is_refused_before_the_download() {
     let fits = room.begin(NewDownload { context: Some(Tokens(4096)), ..wish("lab/one") }).await;
     assert_eq!(room.over(&fits.id).await.state, DownloadState::Done);
 }
+
+/// Changes the record of a download, as a kill at the wrong moment leaves it.
+fn rewrite(room: &Room, id: &DownloadId, keys: &[(&str, serde_json::Value)]) {
+    let path = room.path(&format!(".downloads/{id}.json"));
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (key, value) in keys {
+        record[*key] = value.clone();
+    }
+    fs::write(path, record.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn a_kill_between_registration_and_its_note_does_not_end_in_a_conflict() {
+    let mut room = room().await;
+    room.hub.add("lab/one", "sub/one-Q4_0.gguf", TinyModel::default().bytes());
+    let done = room.begin(wish("lab/one")).await;
+    let model = room.over(&done.id).await.model.unwrap();
+    rewrite(&room, &done.id, &[("state", "failed".into()), ("model", serde_json::Value::Null)]);
+    room.next_run().await;
+    room.downloads.resume(&done.id).await.unwrap();
+    let over = room.over(&done.id).await;
+    assert_eq!((over.state, over.model, over.reason), (DownloadState::Done, Some(model.clone()), None));
+    assert_eq!(room.models.list().await.unwrap().len(), 1);
+
+    // Another model of that name stays another model.
+    room.models.remove(&model).await.unwrap();
+    fs::write(room.path("other.gguf"), TinyModel::default().bytes()).unwrap();
+    let new = NewModel { path: "other.gguf".into(), served_name: Some(over.served_name), ..NewModel::default() };
+    room.models.register(new).await.unwrap();
+    rewrite(&room, &done.id, &[("state", "failed".into()), ("model", serde_json::Value::Null)]);
+    room.next_run().await;
+    room.downloads.resume(&done.id).await.unwrap();
+    let over = room.over(&done.id).await;
+    assert_eq!(over.state, DownloadState::Failed);
+    assert!(over.reason.unwrap().message.contains("registered already"));
+}

@@ -1,6 +1,7 @@
 //! One download from its record to a registered model: room, files, registration, load.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,10 +10,10 @@ use std::{
 };
 
 use warden_domain::{
-    Problem, clock,
+    Problem, ProblemKind, clock,
     download::DownloadState,
     ids::AccountId,
-    model::{NewModel, Registry},
+    model::{Model, NewModel, Registry},
     tasks::Task,
 };
 use warden_store::audit::{self, AuditRow};
@@ -20,7 +21,7 @@ use warden_store::audit::{self, AuditRow};
 use super::{
     disk,
     live::{Live, Wish},
-    owner::owner,
+    owner::{owner, real},
     room::Inner,
     transfer::{Ended, Transfer, leftovers},
 };
@@ -78,7 +79,7 @@ pub(crate) async fn run(inner: Arc<Inner>, live: Arc<Live>, by: Option<AccountId
 }
 
 fn stopped(sentence: &str, hint: &str) -> Problem {
-    Problem::new(warden_domain::ProblemKind::Conflict, sentence).hint(hint)
+    Problem::new(ProblemKind::Conflict, sentence).hint(hint)
 }
 
 async fn enter(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>) {
@@ -157,14 +158,20 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
         slots: record.slots,
         layout: record.layout.clone(),
     };
-    let model = inner.registry.register(new).await.map_err(|problem| {
-        let hint = format!(
-            "The files are whole and lie at {}; they can be registered from there. {}",
-            path.display(),
-            problem.hint.clone().unwrap_or_default()
-        );
-        problem.hint(hint.trim_end().to_owned())
-    })?;
+    let model = match inner.registry.register(new).await {
+        Ok(model) => model,
+        Err(problem) => match registered_before(inner, &record.served_name, path.clone()).await {
+            Some(model) if problem.kind == ProblemKind::Conflict => model,
+            _ => {
+                let hint = format!(
+                    "The files are whole and lie at {}; they can be registered from there. {}",
+                    path.display(),
+                    problem.hint.clone().unwrap_or_default()
+                );
+                return Err(problem.hint(hint.trim_end().to_owned()).into());
+            }
+        },
+    };
     let (kept, id) = (live.clone(), model.id.clone());
     blocking(move || kept.change(|record| record.model = Some(id))).await?;
     let subject = format!("{} from {} at {}", record.served_name, record.repo, record.commit);
@@ -172,6 +179,13 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
     let row = AuditRow { at: clock::now(), account: by, action: "model.download", subject: Some(subject), outcome: "ok" };
     inner.store.write(move |tx| audit::insert(tx, &row)).await.map_err(Problem::from)?;
     Ok(model.id)
+}
+
+/// The model of this name and path: an agent that was killed after it registered one had no time to note it.
+async fn registered_before(inner: &Inner, name: &str, path: PathBuf) -> Option<Model> {
+    let model = inner.registry.list().await.ok()?.into_iter().find(|model| model.config.served_name == name)?;
+    let path = blocking(move || Ok(real(&path))).await.ok()?;
+    (model.config.path == path).then_some(model)
 }
 
 /// Removes what is unfinished, and the record.
