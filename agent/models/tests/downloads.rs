@@ -189,3 +189,32 @@ async fn a_kill_between_registration_and_its_note_does_not_end_in_a_conflict() {
     assert_eq!(over.state, DownloadState::Failed);
     assert!(over.reason.unwrap().message.contains("registered already"));
 }
+
+#[tokio::test]
+async fn what_came_damaged_is_gone_once_it_is_fetched_again() {
+    let room = room().await;
+    room.hub.add("lab/one", "one-Q4_0.gguf", TinyModel::default().bytes());
+    room.hub.garble("one-Q4_0.gguf");
+    let id = room.begin(wish("lab/one")).await.id;
+    assert!(room.over(&id).await.reason.unwrap().message.contains("checksum"));
+    let damaged = room.path("lab--one-00112233/.one-Q4_0.gguf.damaged");
+    assert!(damaged.exists());
+    room.hub.mend();
+    room.downloads.resume(&id).await.unwrap();
+    assert_eq!(room.over(&id).await.state, DownloadState::Done);
+    assert!(!damaged.exists(), "the damaged copy takes room for ever");
+}
+
+#[tokio::test]
+async fn two_resumes_at_once_start_one_run() {
+    let room = room().await;
+    add_folder(&room, "lab/tiny");
+    let id = half(&room).await;
+    room.hub.mend();
+    let (one, other) = tokio::join!(room.downloads.resume(&id), room.downloads.resume(&id));
+    assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
+    let refused = one.err().or(other.err()).unwrap();
+    assert_eq!(refused.kind, ProblemKind::Conflict);
+    let over = room.over(&id).await;
+    assert_eq!((over.state, over.reason), (DownloadState::Done, None));
+}

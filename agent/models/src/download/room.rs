@@ -287,28 +287,24 @@ impl Downloads for Downloader {
 
     async fn resume(&self, id: &DownloadId) -> Result<Download, Problem> {
         let live = self.inner.live(id)?;
-        match live.state() {
-            DownloadState::Paused | DownloadState::Failed => {}
-            DownloadState::Done => return Err(over("This download is done.", "Its model is on the list.")),
-            _ if live.wish() == Wish::Pause => return Err(over("This download is just being paused.", "Try again in a moment.")),
-            _ => return Err(over("This download runs.", "Wait, or pause it.")),
-        }
         let kept = live.clone();
-        blocking(move || {
-            kept.want(Wish::Go);
-            kept.enter(DownloadState::Queued, None);
-            Ok(())
-        })
-        .await?;
+        if let Err(state) = blocking(move || Ok(kept.again())).await? {
+            return Err(match state {
+                DownloadState::Done => over("This download is done.", "Its model is on the list."),
+                DownloadState::Paused | DownloadState::Failed => over("This download was given up.", "Begin it again when it is wanted."),
+                _ if live.wish() == Wish::Pause => over("This download is just being paused.", "Try again in a moment."),
+                _ => over("This download runs.", "Wait, or pause it."),
+            });
+        }
         self.spawn(live.clone(), None);
         Ok(live.shown())
     }
 
     async fn cancel(&self, id: &DownloadId) -> Result<(), Problem> {
         let live = self.inner.live(id)?;
-        match live.state() {
-            DownloadState::Queued | DownloadState::Running | DownloadState::Waiting => live.want(Wish::Cancel),
-            DownloadState::Paused | DownloadState::Failed | DownloadState::Done => work::clear(&self.inner, &live).await,
+        let kept = live.clone();
+        if blocking(move || Ok(kept.give_up())).await? {
+            work::clear(&self.inner, &live).await;
         }
         Ok(())
     }

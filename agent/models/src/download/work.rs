@@ -22,6 +22,7 @@ use super::{
     disk,
     live::{Live, Wish},
     owner::{owner, real},
+    part::aside,
     room::Inner,
     transfer::{Ended, Transfer, leftovers},
 };
@@ -56,25 +57,29 @@ pub(crate) async fn run(inner: Arc<Inner>, live: Arc<Live>, by: Option<AccountId
             }
         }
     };
-    match outcome {
-        Ok(()) => enter(&live, DownloadState::Done, None).await,
-        Err(Ended::Failed(problem)) => {
-            tracing::warn!(repo = live.record().repo, %problem, "a download failed");
-            task.fail(&problem);
-            enter(&live, DownloadState::Failed, Some(problem)).await;
-        }
-        Err(Ended::Stopped) if live.wish() == Wish::Cancel => {
-            task.fail(&stopped("It was cancelled; nothing unfinished of it is left.", "Begin it again when it is wanted."));
-            clear(&inner, &live).await;
-        }
-        Err(Ended::Stopped) => {
-            task.fail(&stopped("It was paused; what is here stays.", "Resume it on the page of models."));
-            enter(&live, DownloadState::Paused, None).await;
+    if task.cancelled() && live.wish() == Wish::Go {
+        live.want(Wish::Cancel);
+    }
+    let (state, problem) = match outcome {
+        Ok(()) => {
+            enter(&live, DownloadState::Done, None).await;
             if live.wish() == Wish::Cancel {
-                // Somebody cancelled while it came to rest.
+                // It came too late for the model; the record goes.
                 clear(&inner, &live).await;
             }
+            return;
         }
+        Err(Ended::Failed(problem)) => (DownloadState::Failed, Some(problem)),
+        Err(Ended::Stopped) => (DownloadState::Paused, None),
+    };
+    if rest(&live, state, problem.clone()).await {
+        if let Some(problem) = &problem {
+            tracing::warn!(repo = live.record().repo, %problem, "a download failed");
+        }
+        task.fail(&problem.unwrap_or_else(|| stopped("It was paused; what is here stays.", "Resume it on the page of models.")));
+    } else {
+        task.fail(&stopped("It was cancelled; nothing unfinished of it is left.", "Begin it again when it is wanted."));
+        clear(&inner, &live).await;
     }
 }
 
@@ -89,6 +94,11 @@ async fn enter(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>)
         Ok(())
     })
     .await;
+}
+
+async fn rest(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>) -> bool {
+    let live = live.clone();
+    blocking(move || Ok(live.rest(state, problem.as_ref()))).await.unwrap_or(true)
 }
 
 /// Turns a cancelled task into a wish, and waits for the worker to heed it.
@@ -106,7 +116,16 @@ async fn whole(inner: &Inner, live: &Arc<Live>, task: &Task, by: Option<AccountI
     let record = live.record();
     task.step("check");
     let (needed, models_dir) = (record.needed(), inner.models_dir.clone());
-    blocking(move || disk::check(needed, 0, disk::free(&models_dir)?, &models_dir)).await?;
+    let unfinished = record.files.iter().filter(|file| !file.done);
+    let damaged: Vec<PathBuf> = unfinished.map(|file| aside(&record.target(&models_dir, file))).collect();
+    blocking(move || {
+        // What came wrong the last time only takes the room of what comes now.
+        for file in damaged {
+            let _mostly_not_there = std::fs::remove_file(file);
+        }
+        if needed == 0 { Ok(()) } else { disk::check(needed, 0, disk::free(&models_dir)?, &models_dir) }
+    })
+    .await?;
     task.done("check");
 
     task.step("fetch");
