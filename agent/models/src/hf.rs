@@ -50,15 +50,19 @@ pub fn inspect(folder: &Path) -> Result<Option<ModelFacts>, Problem> {
     for file in &weights {
         size = size + whole(file)?;
     }
-    let text = text_part(&config);
-    let number = |name: &str| text.get(name).or_else(|| config.get(name)).and_then(Value::as_u64).filter(|number| *number > 0);
     Ok(Some(ModelFacts {
         size,
         architecture: config.pointer("/architectures/0").or_else(|| config.get("model_type")).and_then(Value::as_str).map(short),
         title: folder.file_name().map(|name| short(&name.to_string_lossy())),
-        trained_context: number("max_position_embeddings").map(Tokens),
+        trained_context: trained_context(&config),
         has_chat_template: chat_template(folder),
     }))
+}
+
+/// The context that a model was trained for, as its description says.
+pub(crate) fn trained_context(config: &Value) -> Option<Tokens> {
+    let number = |part: &Value| part.get("max_position_embeddings").and_then(Value::as_u64);
+    number(text_part(config)).or_else(|| number(config)).filter(|number| *number > 0).map(Tokens)
 }
 
 /// Size of a folder's weights by its directory entries alone; `None` when it holds none.

@@ -113,13 +113,20 @@ pub(crate) fn open_plain(path: &Path) -> Result<File, Problem> {
     }
 }
 
-fn refuse_what_cannot_chat(path: &Path, header: &Header, parts: usize) -> Result<(), Problem> {
-    let kind = header.kind.as_deref().unwrap_or("model");
-    if kind == "mmproj" || header.architecture.as_deref() == Some("clip") {
-        return Err(bad(path, "is only the image part (mmproj) of a model").hint("Name the language model that lies beside it."));
+/// What a file is that is no whole model, by its kind and architecture, and what to name instead.
+pub(crate) fn no_whole_model(kind: Option<&str>, architecture: Option<&str>) -> Option<(&'static str, &'static str)> {
+    match (kind, architecture) {
+        (Some("mmproj"), _) | (_, Some("clip")) => {
+            Some(("is only the image part (mmproj) of a model", "Name the language model that lies beside it."))
+        }
+        (Some("adapter"), _) => Some(("is an adapter, not a whole model", "Name the model that the adapter was made for.")),
+        _ => None,
     }
-    if kind == "adapter" {
-        return Err(bad(path, "is an adapter, not a whole model").hint("Name the model that the adapter was made for."));
+}
+
+fn refuse_what_cannot_chat(path: &Path, header: &Header, parts: usize) -> Result<(), Problem> {
+    if let Some((what, hint)) = no_whole_model(header.kind.as_deref(), header.architecture.as_deref()) {
+        return Err(bad(path, what).hint(hint));
     }
     if header.architecture.is_none() {
         return Err(bad(path, "does not say which architecture it has").hint("Convert the model again with a present version of llama.cpp's tools."));

@@ -184,7 +184,7 @@ fn looked_at(model: Model) -> (Model, FileLook) {
     (model, look)
 }
 
-fn slots(asked: Option<u16>) -> Result<u16, Problem> {
+pub(crate) fn slots(asked: Option<u16>) -> Result<u16, Problem> {
     match asked.unwrap_or(USUAL_SLOTS) {
         fine @ 1..=MOST_SLOTS => Ok(fine),
         other => Err(Problem::new(ProblemKind::Invalid, format!("{other} is not a number of requests a model can work on at the same time."))
@@ -193,7 +193,7 @@ fn slots(asked: Option<u16>) -> Result<u16, Problem> {
     }
 }
 
-fn context_is_sane(asked: Option<Tokens>) -> Result<(), Problem> {
+pub(crate) fn context_is_sane(asked: Option<Tokens>) -> Result<(), Problem> {
     match asked {
         Some(Tokens(tokens)) if !(SHORTEST_CONTEXT..=LONGEST_CONTEXT).contains(&tokens) => {
             Err(Problem::new(ProblemKind::Invalid, format!("A context of {tokens} tokens cannot be used."))
@@ -205,7 +205,7 @@ fn context_is_sane(asked: Option<Tokens>) -> Result<(), Problem> {
 }
 
 /// Beyond its training a model answers with nonsense, which reads like a broken appliance.
-fn context_fits_the_model(asked: Option<Tokens>, trained: Option<Tokens>) -> Result<(), Problem> {
+pub(crate) fn context_fits_the_model(asked: Option<Tokens>, trained: Option<Tokens>) -> Result<(), Problem> {
     match (asked, trained) {
         (Some(asked), Some(trained)) if asked > trained => Err(Problem::new(
             ProblemKind::Invalid,

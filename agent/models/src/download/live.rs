@@ -50,7 +50,8 @@ pub(crate) struct Live {
     wish: watch::Sender<Wish>,
     models_dir: PathBuf,
     changes: Changes,
-    /// A record that was removed is not written again by a late hand.
+    /// A record that was removed, or is about to be, is not written again by a late hand. Held while somebody decides between going on,
+    /// coming to rest and giving up, so that these never pass each other.
     gone: Mutex<bool>,
 }
 
@@ -74,9 +75,15 @@ impl Live {
         lock(&self.record).state
     }
 
-    /// Says what is wanted; whoever waits for bytes or time hears it at once.
+    /// Says what is wanted; whoever waits for bytes or time hears it at once. What was given up is not only paused.
     pub(crate) fn want(&self, wish: Wish) {
-        self.wish.send_replace(wish);
+        self.wish.send_if_modified(|now| {
+            let heard = !(*now == Wish::Cancel && wish == Wish::Pause);
+            if heard {
+                *now = wish;
+            }
+            heard
+        });
     }
 
     pub(crate) fn wish(&self) -> Wish {
@@ -92,14 +99,17 @@ impl Live {
     /// Changes the record and writes it. Blocking.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Record)) -> Result<(), Problem> {
         let gone = lock(&self.gone);
+        self.write(*gone, change)
+    }
+
+    /// The caller holds `gone`.
+    fn write(&self, gone: bool, change: impl FnOnce(&mut Record)) -> Result<(), Problem> {
         let record = {
             let mut record = lock(&self.record);
             change(&mut record);
             record.clone()
         };
-        let saved = if *gone { Ok(()) } else { record.save(&self.models_dir) };
-        drop(gone);
-        saved
+        if gone { Ok(()) } else { record.save(&self.models_dir) }
     }
 
     /// Removes the record for good. Blocking.
@@ -111,6 +121,47 @@ impl Live {
 
     /// Another state, written down. Blocking.
     pub(crate) fn enter(&self, state: DownloadState, problem: Option<&Problem>) {
+        let gone = lock(&self.gone);
+        self.turn(*gone, state, problem);
+    }
+
+    /// Comes to rest in a state; `false`, and nothing is written, when somebody wants it given up. Blocking.
+    pub(crate) fn rest(&self, state: DownloadState, problem: Option<&Problem>) -> bool {
+        let gone = lock(&self.gone);
+        let rests = self.wish() != Wish::Cancel;
+        if rests {
+            self.turn(*gone, state, problem);
+        }
+        rests
+    }
+
+    /// Queues it again when it was paused or failed; else tells where it stands. Of several who ask at once one is heard. Blocking.
+    pub(crate) fn again(&self) -> Result<(), DownloadState> {
+        let gone = lock(&self.gone);
+        match self.state() {
+            DownloadState::Paused | DownloadState::Failed if !*gone => {
+                self.want(Wish::Go);
+                self.turn(*gone, DownloadState::Queued, None);
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Gives it up: `true` when nobody works at it, so that whoever asks clears it away; else its worker hears it. Blocking.
+    pub(crate) fn give_up(&self) -> bool {
+        let mut gone = lock(&self.gone);
+        let works = matches!(self.state(), DownloadState::Queued | DownloadState::Running | DownloadState::Waiting);
+        if works {
+            self.want(Wish::Cancel);
+        } else {
+            *gone = true;
+        }
+        !works
+    }
+
+    /// The caller holds `gone`.
+    fn turn(&self, gone: bool, state: DownloadState, problem: Option<&Problem>) {
         {
             let mut moving = lock(&self.moving);
             moving.problem = problem.cloned();
@@ -121,7 +172,7 @@ impl Live {
                 moving.seen.clear();
             }
         }
-        let done = self.change(|record| {
+        let done = self.write(gone, |record| {
             record.state = state;
             record.reason = problem.map(Reason::from);
         });
@@ -197,7 +248,55 @@ fn rate(seen: &VecDeque<(Instant, u64)>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use warden_domain::{clock, engine::EngineKind, ids::DownloadId, model::Layout};
+
     use super::*;
+
+    fn live(folder: &std::path::Path) -> Arc<Live> {
+        let record = Record {
+            id: DownloadId::random(),
+            created_at: clock::now(),
+            repo: "lab/one".into(),
+            revision: "main".into(),
+            commit: "0011223344".into(),
+            served_name: "one".into(),
+            context: None,
+            slots: None,
+            layout: Layout::default(),
+            load: false,
+            engine: EngineKind::LlamaCpp,
+            folder: "lab--one-00112233".into(),
+            files: Vec::new(),
+            state: DownloadState::Running,
+            reason: None,
+            model: None,
+        };
+        Live::new(record, folder.to_owned(), Changes::new())
+    }
+
+    #[test]
+    fn who_gives_up_at_the_moment_of_a_failure_is_heard() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = live(dir.path());
+        assert!(!live.give_up(), "its worker clears it away");
+        live.want(Wish::Pause);
+        assert!(!live.rest(DownloadState::Failed, Some(&Problem::internal("x"))));
+        assert!(!live.rest(DownloadState::Paused, None));
+        assert_eq!(live.again(), Err(DownloadState::Running));
+    }
+
+    #[test]
+    fn one_resume_is_heard_and_none_after_it_was_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = live(dir.path());
+        live.want(Wish::Pause);
+        assert!(live.rest(DownloadState::Paused, None));
+        assert_eq!(live.again(), Ok(()));
+        assert_eq!((live.again(), live.wish()), (Err(DownloadState::Queued), Wish::Go));
+        assert!(live.rest(DownloadState::Failed, None));
+        assert!(live.give_up(), "whoever asks clears it away");
+        assert_eq!(live.again(), Err(DownloadState::Failed));
+    }
 
     #[test]
     fn speed_is_unknown_before_there_are_two_moments_and_after_a_begin_anew() {

@@ -7,6 +7,7 @@
 
 mod disk;
 mod live;
+mod owner;
 mod part;
 mod record;
 mod room;

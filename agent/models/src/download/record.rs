@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use warden_domain::{
     Problem, ProblemKind,
     download::DownloadState,
+    engine::EngineKind,
     hub::Promise,
     ids::{DownloadId, ModelId},
     model::Layout,
@@ -36,6 +37,9 @@ pub(crate) struct RecordFile {
     /// It has its name.
     #[serde(default)]
     pub(crate) done: bool,
+    /// This download brought it. What lay there before is not ours to remove.
+    #[serde(default)]
+    pub(crate) ours: bool,
 }
 
 /// Why it waits or failed.
@@ -75,6 +79,9 @@ pub(crate) struct Record {
     #[serde(default)]
     pub(crate) layout: Layout,
     pub(crate) load: bool,
+    /// Who runs it: one engine is given a file, the other one the folder. Older records know files only.
+    #[serde(default = "older")]
+    pub(crate) engine: EngineKind,
     /// Its folder inside the models folder.
     pub(crate) folder: String,
     pub(crate) files: Vec<RecordFile>,
@@ -83,7 +90,25 @@ pub(crate) struct Record {
     pub(crate) model: Option<ModelId>,
 }
 
+const fn older() -> EngineKind {
+    EngineKind::LlamaCpp
+}
+
 impl Record {
+    /// The folder of the files of a choice: weights in another form never lie beside those of a GGUF file, or neither could be told as one model.
+    pub(crate) fn folder_for(repo: &str, commit: &str, engine: EngineKind) -> String {
+        let end = if engine == EngineKind::Vllm { "-hf" } else { "" };
+        format!("{}-{}{end}", repo.replace('/', "--"), commit.get(..8).unwrap_or(commit))
+    }
+
+    /// What is registered once all files are here.
+    pub(crate) fn model_path(&self, models_dir: &Path) -> PathBuf {
+        match (self.engine, self.files.first()) {
+            (EngineKind::LlamaCpp, Some(first)) => self.target(models_dir, first),
+            _ => models_dir.join(&self.folder),
+        }
+    }
+
     /// Bytes still to come.
     pub(crate) fn needed(&self) -> u64 {
         self.files.iter().filter(|file| !file.done).map(|file| file.size.0.saturating_sub(file.safe)).sum()

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -12,8 +12,10 @@ use warden_domain::{
     change::{Changes, Topic},
     clock,
     download::{Download, DownloadState, Downloads, NewDownload},
+    engine::EngineKind,
     hub::RepoAsk,
     ids::{AccountId, DownloadId},
+    model::Registry,
     replica::Serving,
     tasks::Tasks,
 };
@@ -22,14 +24,15 @@ use warden_store::{Store, models};
 use super::{
     disk,
     live::{Live, Wish},
+    owner::owner,
     record::{Record, RecordFile},
     transfer::Rules,
     work,
 };
 use crate::{
-    hub::{HubRoom, Repo},
+    hub::{Chosen, HubRoom, Repo},
     name,
-    registry::{Models, blocking},
+    registry::{Models, blocking, context_fits_the_model, context_is_sane, slots},
 };
 
 /// Downloads kept at most; the oldest that are done go first.
@@ -162,33 +165,49 @@ impl Downloader {
         if self.inner.store.read(move |db| models::name_is_taken(db, &wanted)).await? {
             return Err(taken(&record.served_name));
         }
-        Ok(())
+        let models = self.inner.registry.list().await?;
+        let targets: Vec<PathBuf> = record.files.iter().map(|file| record.target(&self.inner.models_dir, file)).collect();
+        let name =
+            blocking(move || Ok(targets.iter().find_map(|target| owner(&models, target)).map(|model| model.config.served_name.clone()))).await?;
+        match name {
+            None => Ok(()),
+            Some(name) => Err(Problem::new(ProblemKind::Conflict, format!("This file is here already: it is that of the model {name}."))
+                .hint(format!("Use {name}, or remove it first; the same file under another name can be registered from its path."))),
+        }
     }
 
-    async fn record(&self, wish: &NewDownload) -> Result<(Repo, Record), Problem> {
+    async fn record(&self, wish: &NewDownload) -> Result<(Chosen, Record), Problem> {
         if let Some(name) = &wish.served_name {
             name::check(name)?;
         }
+        // What the registry would refuse after the last byte is refused before the first one.
+        slots(wish.slots)?;
+        context_is_sane(wish.context)?;
+        wish.layout.check()?;
         let repo = Repo::parse(&RepoAsk { repo: wish.repo.clone(), revision: wish.revision.clone() })?;
-        let (discovery, choice) = self.inner.hub.choice(&repo, wish.filename.as_deref()).await?;
+        let chosen = self.inner.hub.choice(&repo, wish.filename.as_deref()).await?;
+        let Chosen { discovery, choice, .. } = &chosen;
         if let Some(why) = &choice.incomplete {
             return Err(Problem::new(ProblemKind::BadModelFile, format!("{} of {} is not whole: {why}", choice.filename, repo.name))
                 .hint("Choose another file, or tell the owner of the repository."));
         }
-        let file = |file: warden_domain::hub::HubFile| RecordFile {
-            path: file.path,
+        let file = |file: &warden_domain::hub::HubFile| RecordFile {
+            path: file.path.clone(),
             size: file.size,
-            promise: file.promise,
+            promise: file.promise.clone(),
             safe: 0,
             prefix: String::new(),
             done: false,
+            ours: false,
         };
-        let short = discovery.commit.get(..8).unwrap_or(&discovery.commit);
+        // Files of weights are named alike everywhere; their repository is not.
+        let named_after = if choice.engine == EngineKind::Vllm { &repo.name } else { &choice.filename };
         let record = Record {
             id: DownloadId::random(),
             created_at: clock::now(),
-            served_name: wish.served_name.clone().unwrap_or_else(|| name::suggest(std::path::Path::new(&choice.filename))),
-            folder: format!("{}-{short}", repo.name.replace('/', "--")),
+            served_name: wish.served_name.clone().unwrap_or_else(|| name::suggest(Path::new(named_after))),
+            engine: choice.engine,
+            folder: Record::folder_for(&repo.name, &discovery.commit, choice.engine),
             repo: repo.name.clone(),
             revision: repo.revision.clone(),
             commit: discovery.commit.clone(),
@@ -196,12 +215,12 @@ impl Downloader {
             slots: wish.slots,
             layout: wish.layout.clone(),
             load: wish.load,
-            files: choice.files.into_iter().map(file).collect(),
+            files: choice.files.iter().map(file).collect(),
             state: DownloadState::Queued,
             reason: None,
             model: None,
         };
-        Ok((repo, record))
+        Ok((chosen, record))
     }
 
     /// Removes records of the oldest finished downloads; their models stay.
@@ -240,22 +259,12 @@ impl Downloads for Downloader {
 
     async fn begin(&self, by: &AccountId, wish: NewDownload) -> Result<Download, Problem> {
         let _turn = self.inner.begins.lock().await;
-        let (repo, record) = self.record(&wish).await?;
+        let (chosen, record) = self.record(&wish).await?;
         self.check_free(&record).await?;
         let promised = self.inner.lives().iter().map(|live| live.record()).filter(|r| r.state != DownloadState::Done).map(|r| r.needed()).sum();
         let (needed, folder) = (record.needed(), self.inner.models_dir.clone());
         blocking(move || disk::check(needed, promised, disk::free(&folder)?, &folder)).await?;
-        // One byte tells whether the hub hands it out: a gated repository shows its list to everybody.
-        if let Some(first) = record.files.first().filter(|file| file.size.0 > 0) {
-            let probe = async {
-                let wanted = self.inner.hub.file(&record.repo, &record.commit, &first.path)?;
-                self.inner.hub.client().piece(&wanted, 0, 1).await
-            };
-            match probe.await {
-                Err(fault) if !fault.passes() => return Err(fault.problem(&self.inner.hub.subject(&repo))),
-                _ => {}
-            }
-        }
+        context_fits_the_model(wish.context, self.inner.hub.before(&chosen).await?)?;
         let (saved, folder) = (record.clone(), self.inner.models_dir.clone());
         blocking(move || saved.save(&folder)).await?;
         tracing::info!(repo = record.repo, commit = record.commit, name = record.served_name, bytes = record.size().0, "a download was asked for");
@@ -278,28 +287,24 @@ impl Downloads for Downloader {
 
     async fn resume(&self, id: &DownloadId) -> Result<Download, Problem> {
         let live = self.inner.live(id)?;
-        match live.state() {
-            DownloadState::Paused | DownloadState::Failed => {}
-            DownloadState::Done => return Err(over("This download is done.", "Its model is on the list.")),
-            _ if live.wish() == Wish::Pause => return Err(over("This download is just being paused.", "Try again in a moment.")),
-            _ => return Err(over("This download runs.", "Wait, or pause it.")),
-        }
         let kept = live.clone();
-        blocking(move || {
-            kept.want(Wish::Go);
-            kept.enter(DownloadState::Queued, None);
-            Ok(())
-        })
-        .await?;
+        if let Err(state) = blocking(move || Ok(kept.again())).await? {
+            return Err(match state {
+                DownloadState::Done => over("This download is done.", "Its model is on the list."),
+                DownloadState::Paused | DownloadState::Failed => over("This download was given up.", "Begin it again when it is wanted."),
+                _ if live.wish() == Wish::Pause => over("This download is just being paused.", "Try again in a moment."),
+                _ => over("This download runs.", "Wait, or pause it."),
+            });
+        }
         self.spawn(live.clone(), None);
         Ok(live.shown())
     }
 
     async fn cancel(&self, id: &DownloadId) -> Result<(), Problem> {
         let live = self.inner.live(id)?;
-        match live.state() {
-            DownloadState::Queued | DownloadState::Running | DownloadState::Waiting => live.want(Wish::Cancel),
-            DownloadState::Paused | DownloadState::Failed | DownloadState::Done => work::clear(&self.inner, &live).await,
+        let kept = live.clone();
+        if blocking(move || Ok(kept.give_up())).await? {
+            work::clear(&self.inner, &live).await;
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ impl Transfer<'_> {
     pub(crate) async fn run(&self) -> Result<(), Ended> {
         let (target, size, promise) = (self.target.clone(), self.file.size.0, self.file.promise.clone());
         if blocking(move || is_already(&target, size, &promise)).await? {
-            return self.named().await;
+            return self.named(false).await;
         }
         let (target, size, promise) = (self.target.clone(), self.file.size.0, self.file.promise.clone());
         let before = Before { safe: self.file.safe, prefix: self.file.prefix.clone() };
@@ -139,7 +139,7 @@ impl Transfer<'_> {
             part = self.pause(part, &fault, failures).await?;
         }
         match blocking(move || Ok(part.finish())).await? {
-            Ok(()) => self.named().await,
+            Ok(()) => self.named(true).await,
             Err(NotNamed::Disk(problem)) => Err(Ended::Failed(problem)),
             Err(NotNamed::OtherContent(problem)) => {
                 self.note(0, String::new()).await?;
@@ -334,13 +334,13 @@ impl Transfer<'_> {
         blocking(move || note(&live, index, safe, prefix)).await
     }
 
-    async fn named(&self) -> Result<(), Ended> {
+    async fn named(&self, ours: bool) -> Result<(), Ended> {
         let (live, index, size) = (self.live.clone(), self.index, self.file.size.0);
         (self.moved)(live.moved(index, size));
         let done = move || {
             live.change(|record| {
                 if let Some(file) = record.files.get_mut(index) {
-                    file.done = true;
+                    (file.done, file.ours) = (true, ours);
                     file.safe = size;
                 }
             })

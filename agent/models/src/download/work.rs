@@ -10,10 +10,10 @@ use std::{
 };
 
 use warden_domain::{
-    Problem, clock,
+    Problem, ProblemKind, clock,
     download::DownloadState,
     ids::AccountId,
-    model::{NewModel, Registry},
+    model::{Model, NewModel, Registry},
     tasks::Task,
 };
 use warden_store::audit::{self, AuditRow};
@@ -21,6 +21,8 @@ use warden_store::audit::{self, AuditRow};
 use super::{
     disk,
     live::{Live, Wish},
+    owner::{owner, real},
+    part::aside,
     room::Inner,
     transfer::{Ended, Transfer, leftovers},
 };
@@ -55,30 +57,34 @@ pub(crate) async fn run(inner: Arc<Inner>, live: Arc<Live>, by: Option<AccountId
             }
         }
     };
-    match outcome {
-        Ok(()) => enter(&live, DownloadState::Done, None).await,
-        Err(Ended::Failed(problem)) => {
-            tracing::warn!(repo = live.record().repo, %problem, "a download failed");
-            task.fail(&problem);
-            enter(&live, DownloadState::Failed, Some(problem)).await;
-        }
-        Err(Ended::Stopped) if live.wish() == Wish::Cancel => {
-            task.fail(&stopped("It was cancelled; nothing unfinished of it is left.", "Begin it again when it is wanted."));
-            clear(&inner, &live).await;
-        }
-        Err(Ended::Stopped) => {
-            task.fail(&stopped("It was paused; what is here stays.", "Resume it on the page of models."));
-            enter(&live, DownloadState::Paused, None).await;
+    if task.cancelled() && live.wish() == Wish::Go {
+        live.want(Wish::Cancel);
+    }
+    let (state, problem) = match outcome {
+        Ok(()) => {
+            enter(&live, DownloadState::Done, None).await;
             if live.wish() == Wish::Cancel {
-                // Somebody cancelled while it came to rest.
+                // It came too late for the model; the record goes.
                 clear(&inner, &live).await;
             }
+            return;
         }
+        Err(Ended::Failed(problem)) => (DownloadState::Failed, Some(problem)),
+        Err(Ended::Stopped) => (DownloadState::Paused, None),
+    };
+    if rest(&live, state, problem.clone()).await {
+        if let Some(problem) = &problem {
+            tracing::warn!(repo = live.record().repo, %problem, "a download failed");
+        }
+        task.fail(&problem.unwrap_or_else(|| stopped("It was paused; what is here stays.", "Resume it on the page of models.")));
+    } else {
+        task.fail(&stopped("It was cancelled; nothing unfinished of it is left.", "Begin it again when it is wanted."));
+        clear(&inner, &live).await;
     }
 }
 
 fn stopped(sentence: &str, hint: &str) -> Problem {
-    Problem::new(warden_domain::ProblemKind::Conflict, sentence).hint(hint)
+    Problem::new(ProblemKind::Conflict, sentence).hint(hint)
 }
 
 async fn enter(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>) {
@@ -88,6 +94,11 @@ async fn enter(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>)
         Ok(())
     })
     .await;
+}
+
+async fn rest(live: &Arc<Live>, state: DownloadState, problem: Option<Problem>) -> bool {
+    let live = live.clone();
+    blocking(move || Ok(live.rest(state, problem.as_ref()))).await.unwrap_or(true)
 }
 
 /// Turns a cancelled task into a wish, and waits for the worker to heed it.
@@ -105,7 +116,16 @@ async fn whole(inner: &Inner, live: &Arc<Live>, task: &Task, by: Option<AccountI
     let record = live.record();
     task.step("check");
     let (needed, models_dir) = (record.needed(), inner.models_dir.clone());
-    blocking(move || disk::check(needed, 0, disk::free(&models_dir)?, &models_dir)).await?;
+    let unfinished = record.files.iter().filter(|file| !file.done);
+    let damaged: Vec<PathBuf> = unfinished.map(|file| aside(&record.target(&models_dir, file))).collect();
+    blocking(move || {
+        // What came wrong the last time only takes the room of what comes now.
+        for file in damaged {
+            let _mostly_not_there = std::fs::remove_file(file);
+        }
+        if needed == 0 { Ok(()) } else { disk::check(needed, 0, disk::free(&models_dir)?, &models_dir) }
+    })
+    .await?;
     task.done("check");
 
     task.step("fetch");
@@ -149,8 +169,7 @@ async fn whole(inner: &Inner, live: &Arc<Live>, task: &Task, by: Option<AccountI
 
 async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Result<warden_domain::ids::ModelId, Ended> {
     let record = live.record();
-    let first = record.files.first().ok_or_else(|| Problem::internal("A download without a file."))?;
-    let path: PathBuf = record.target(&inner.models_dir, first);
+    let path = record.model_path(&inner.models_dir);
     let new = NewModel {
         path: path.clone(),
         served_name: Some(record.served_name.clone()),
@@ -158,14 +177,20 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
         slots: record.slots,
         layout: record.layout.clone(),
     };
-    let model = inner.registry.register(new).await.map_err(|problem| {
-        let hint = format!(
-            "The files are whole and lie at {}; they can be registered from there. {}",
-            path.display(),
-            problem.hint.clone().unwrap_or_default()
-        );
-        problem.hint(hint.trim_end().to_owned())
-    })?;
+    let model = match inner.registry.register(new).await {
+        Ok(model) => model,
+        Err(problem) => match registered_before(inner, &record.served_name, path.clone()).await {
+            Some(model) if problem.kind == ProblemKind::Conflict => model,
+            _ => {
+                let hint = format!(
+                    "The files are whole and lie at {}; they can be registered from there. {}",
+                    path.display(),
+                    problem.hint.clone().unwrap_or_default()
+                );
+                return Err(problem.hint(hint.trim_end().to_owned()).into());
+            }
+        },
+    };
     let (kept, id) = (live.clone(), model.id.clone());
     blocking(move || kept.change(|record| record.model = Some(id))).await?;
     let subject = format!("{} from {} at {}", record.served_name, record.repo, record.commit);
@@ -175,25 +200,38 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
     Ok(model.id)
 }
 
+/// The model of this name and path: an agent that was killed after it registered one had no time to note it.
+async fn registered_before(inner: &Inner, name: &str, path: PathBuf) -> Option<Model> {
+    let model = inner.registry.list().await.ok()?.into_iter().find(|model| model.config.served_name == name)?;
+    let path = blocking(move || Ok(real(&path))).await.ok()?;
+    (model.config.path == path).then_some(model)
+}
+
 /// Removes what is unfinished, and the record.
 pub(crate) async fn clear(inner: &Arc<Inner>, live: &Arc<Live>) {
     let (models_dir, kept) = (inner.models_dir.clone(), live.clone());
     let id = live.record().id;
+    // Without the list nobody knows whose a file is, and none is removed.
+    let models = inner.registry.list().await.ok();
     let cleared = blocking(move || {
         let record = kept.record();
         kept.forget()?;
+        let folder = models_dir.join(&record.folder);
         let whole = record.files.iter().all(|file| file.done);
         for file in &record.files {
             let target = record.target(&models_dir, file);
-            for left in leftovers(&target) {
+            // Beside a file that has its name may lie the beginning of a later download.
+            for left in leftovers(&target).into_iter().filter(|_| !file.done) {
                 let _mostly_not_there = std::fs::remove_file(left);
             }
-            if file.done && !whole {
-                let _gone_already = std::fs::remove_file(target);
+            let nobodys = models.as_ref().is_some_and(|models| owner(models, &target).is_none());
+            if file.done && file.ours && !whole && nobodys {
+                let _gone_already = std::fs::remove_file(&target);
+            }
+            for inside in target.ancestors().skip(1).take_while(|inside| inside.starts_with(&folder)) {
+                let _only_when_empty = std::fs::remove_dir(inside);
             }
         }
-        let folder = models_dir.join(&record.folder);
-        let _only_when_empty = std::fs::remove_dir(folder);
         Ok(())
     })
     .await;

@@ -5,6 +5,7 @@
 //! for and to no other.
 
 mod address;
+mod before;
 mod classify;
 mod client;
 mod config;
@@ -20,3 +21,4 @@ pub use room::{HubParts, HubRoom};
 pub(crate) use address::Repo;
 pub(crate) use client::{Wanted, chain};
 pub(crate) use fault::Fault;
+pub(crate) use room::Chosen;

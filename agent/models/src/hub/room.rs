@@ -71,6 +71,13 @@ struct Found {
     config: Option<Arc<Value>>,
 }
 
+/// A choice with its repository.
+pub(crate) struct Chosen {
+    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) choice: Choice,
+    pub(crate) config: Option<Arc<Value>>,
+}
+
 type Known<K, V> = Mutex<HashMap<K, V>>;
 
 /// The hub.
@@ -200,13 +207,17 @@ impl HubRoom {
         }
     }
 
-    async fn keys(&self, discovery: &Discovery, choice: &Choice, whole: bool) -> Result<Arc<Keys>, Unread> {
+    /// What is known of the header of a file without asking for it.
+    pub(super) fn known(&self, file: &Wanted) -> Option<Arc<Keys>> {
+        self.headers.lock().unwrap_or_else(PoisonError::into_inner).get(&file.uri.to_string()).cloned()
+    }
+
+    pub(super) async fn keys(&self, discovery: &Discovery, choice: &Choice, whole: bool) -> Result<Arc<Keys>, Unread> {
         let malformed = || Unread::Hub(Fault::Malformed { what: "a choice without a file".to_owned() });
         let first = choice.files.first().ok_or_else(malformed)?;
         let wanted = self.file(&discovery.repo, &discovery.commit, &first.path).map_err(Unread::Hub)?;
         let key = wanted.uri.to_string();
-        let known = self.headers.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some(keys) = known.filter(|keys| !whole || keys.reach == Reach::Whole) {
+        if let Some(keys) = self.known(&wanted).filter(|keys| !whole || keys.reach == Reach::Whole) {
             return Ok(keys);
         }
         let keys = Arc::new(header::keys(&self.client, &wanted, first.size.0, whole).await?);
@@ -269,10 +280,10 @@ impl HubRoom {
     }
 
     /// The repository with one choice of it.
-    pub(crate) async fn choice(&self, repo: &Repo, filename: Option<&str>) -> Result<(Arc<Discovery>, Choice), Problem> {
-        let (discovery, _) = self.found(repo).await?;
+    pub(crate) async fn choice(&self, repo: &Repo, filename: Option<&str>) -> Result<Chosen, Problem> {
+        let (discovery, config) = self.found(repo).await?;
         let choice = chosen(&discovery, filename)?.clone();
-        Ok((discovery, choice))
+        Ok(Chosen { discovery, choice, config })
     }
 }
 
