@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use warden_vm::{BuilderRoot, Forward, Guest, Machine, quiet};
+use warden_vm::{BuilderRoot, Forward, Guest, Machine, Started, quiet};
 
 use crate::cli::{Flavour, Profile, VmArgs};
 use crate::fault::{Done, Fault};
@@ -22,17 +22,19 @@ pub(crate) fn boot(shop: &Workshop, builder: &BuilderRoot, args: &VmArgs) -> Don
     machine.memory_mib = args.memory;
     machine.forwards.extend([Forward { host: args.port, guest: 443 }, Forward { host: args.plain_port, guest: 80 }]);
     let run_dir = out.join("run");
-    let mut guest = Guest::start(builder, &machine, &run_dir, !args.keep)?;
+    let stalled = |_: &Guest| println!("the emulator lost its timers; switching on once more");
+    let first = (r"initrd: ", quiet(40));
+    let Started { mut guest, said, .. } = Guest::start_until(builder, &machine, &run_dir, !args.keep, first, |_| Ok(()), stalled)?;
     println!("serial log: {}", shown(&run_dir.join("console.log"), shop));
     println!("console:    https://127.0.0.1:{}/ui/", args.port);
     println!("authority:  http://127.0.0.1:{}/ca.crt (to trust it), /fingerprint (to compare it with the screen)", args.plain_port);
     if args.flavour == Flavour::Test {
         println!("root shell: on the guest's second serial port, for tests");
     }
-    for (pattern, what) in [(r"initrd: ", "the initrd speaks"), (r"(?i)LM Warden", "the system speaks on the serial console")] {
-        guest.wait(pattern, quiet(40))?;
-        told(&guest, what);
-    }
+    said?;
+    told(&guest, "the initrd speaks");
+    guest.wait(r"(?i)LM Warden", quiet(40))?;
+    told(&guest, "the system speaks on the serial console");
     wait_for_health(&mut guest, args)?;
     if args.until_up {
         guest.power_off(quiet(30))?;

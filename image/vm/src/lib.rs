@@ -14,6 +14,7 @@ mod patience;
 mod qmp;
 mod serial;
 mod shell;
+mod stall;
 
 pub use builder_root::BuilderRoot;
 pub use container::{Container, ContainerSpec, Ran};
@@ -25,3 +26,4 @@ pub use patience::quiet;
 pub use qmp::Qmp;
 pub use serial::SerialLog;
 pub use shell::{Reply, Shell};
+pub use stall::Started;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use warden_domain::clock;
-use warden_vm::{Forward, Guest, Machine, Shell, quiet};
+use warden_vm::{Forward, Guest, Machine, Shell, Started, quiet};
 
 use crate::agent::free_port;
 use crate::console::{Console, items};
@@ -34,8 +34,8 @@ pub struct Appliance {
     log: CaseLog,
 }
 
-/// What a guest's kernel says when the emulator no longer wakes its timers.
-pub const EMULATOR_STALL: &str = "rcu_preempt kthread";
+/// What a case's log says of a power-on that was done once more; a fault of software emulation on a busy host, counted there.
+pub const STALLED: &str = "the emulator's timers stand still; powering on once more";
 
 impl Appliance {
     /// Powers a machine on and waits until its agent answers on this host.
@@ -43,17 +43,6 @@ impl Appliance {
     /// # Errors
     /// A sentence with the end of the serial log.
     pub fn power_on(flavour: Flavour, pack: PackKind, images: &mut Images, places: &Places, log: &CaseLog) -> Result<Self, String> {
-        match Self::power_on_once(flavour, pack, images, places, log) {
-            Err(cause) if cause.contains(EMULATOR_STALL) => {
-                // A fault of software emulation on a busy host, not of the machine under test; said here so that it can be counted.
-                log.line(format!("the emulator's timer stalled before the machine was up; powering on once more. {cause}"));
-                Self::power_on_once(flavour, pack, images, places, log)
-            }
-            result => result,
-        }
-    }
-
-    fn power_on_once(flavour: Flavour, pack: PackKind, images: &mut Images, places: &Places, log: &CaseLog) -> Result<Self, String> {
         let builder = images.builder(places, log)?;
         let disk = images.disk(flavour, pack, places, log)?;
         let (port, plain) = (free_port()?, free_port()?);
@@ -62,7 +51,9 @@ impl Appliance {
         let run_dir = work(places)?.join(format!("vm-{}-{}", flavour.name(), pack.name()));
         let began = clock::now();
         log.line(format!("powering on {} with the {} pack, host port {port} (encrypted) and {plain}", disk.path.display(), pack.name()));
-        let guest = Guest::start(&builder, &machine, &run_dir, true).map_err(|e| e.to_string())?;
+        let first = ("initrd: slot", quiet(40));
+        let started = Guest::start_until(&builder, &machine, &run_dir, true, first, |_| Ok(()), |_| log.line(STALLED));
+        let Started { guest, said, .. } = started.map_err(|e| e.to_string())?;
         let door = FrontDoor { encrypted: format!("https://127.0.0.1:{port}"), plain: format!("http://127.0.0.1:{plain}") };
         // Until the authority is known nobody is trusted.
         let console = Console::new(&door.encrypted, log);
@@ -74,14 +65,10 @@ impl Appliance {
         };
         let mut appliance =
             Self { guest, flavour, pack, console, shell: None, claimed: false, healthy_after: Duration::ZERO, evidence, log: log.clone() };
-        let begun = appliance.guest.wait(&format!("(initrd: slot|{EMULATOR_STALL})"), quiet(40));
-        let healthy = match begun {
-            Ok(seen) if seen == EMULATOR_STALL => Err("the kernel's timers stand still".to_owned()),
-            _ => door.wait_console(quiet(60), log).and_then(|console| {
-                appliance.console = console;
-                appliance.console.wait_healthy(quiet(60))
-            }),
-        };
+        let healthy = said.map_err(|e| e.to_string()).and_then(|_| {
+            appliance.console = door.wait_console(quiet(60), log)?;
+            appliance.console.wait_healthy(quiet(60))
+        });
         if let Err(cause) = healthy {
             let tail = appliance.guest.serial().tail();
             appliance.keep_serial();

@@ -14,7 +14,7 @@ use super::calls;
 use super::drive::{self, Drive};
 use super::works::Works;
 use crate::agent::free_port;
-use crate::appliance::EMULATOR_STALL;
+use crate::appliance::STALLED;
 use crate::console::Console;
 use crate::evidence::MachineEvidence;
 use crate::front_door::FrontDoor;
@@ -148,20 +148,12 @@ impl UpdateBox {
     pub fn switch_on(&mut self) -> Result<(), String> {
         self.keep_serial();
         self.guest = None;
-        for left in (0..3).rev() {
-            self.log.line(format!("power on: {}", self.run_dir.display()));
-            let mut guest = Guest::start(&self.builder, &self.machine, &self.run_dir, false).map_err(|e| e.to_string())?;
-            let begun = guest.wait(&format!("(initrd: |(?i:Access Denied|Security Violation)|{EMULATOR_STALL})"), quiet(40));
-            let stalled = begun.as_ref().is_ok_and(|word| word == EMULATOR_STALL);
-            self.guest = Some(guest);
-            if stalled && left > 0 {
-                self.keep_serial();
-                self.log.line("the emulator's timers stand still; powering on once more");
-                continue;
-            }
-            // A machine that says nothing is for the caller to judge: some must not start.
-            return Ok(());
-        }
+        self.log.line(format!("power on: {}", self.run_dir.display()));
+        let first = ("(initrd: |(?i:Access Denied|Security Violation))", quiet(40));
+        let stalled = |guest: &Guest| self.log.line(format!("{STALLED}; its serial log ended with: {}", guest.serial().tail()));
+        let started = Guest::start_until(&self.builder, &self.machine, &self.run_dir, false, first, |_| Ok(()), stalled);
+        // A machine that says nothing is for the caller to judge: some must not start.
+        self.guest = Some(started.map_err(|e| e.to_string())?.guest);
         Ok(())
     }
 

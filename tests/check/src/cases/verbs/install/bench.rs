@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Whence, lseek};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use warden_vm::{BuilderRoot, Drive, Forward, Guest, Machine, quiet};
+use warden_vm::{BuilderRoot, Drive, Forward, Guest, Machine, Started, quiet};
 
 use super::answer;
 use super::serves::{self, Served};
 use crate::agent::free_port;
-use crate::appliance::EMULATOR_STALL;
+use crate::appliance::STALLED;
 use crate::images::work;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
@@ -318,23 +318,22 @@ impl Stand {
     /// Switches the machine on and waits until its installer or its screen says something. A machine whose emulated timers stand still
     /// before that is switched on once more; that is a fault of the emulator on a busy host, and the log says so.
     pub fn power_on(&mut self, task: &Task, with_stick: bool) -> Result<Guest, String> {
-        let mut left = 3;
-        loop {
-            self.runs += 1;
-            task.log.line(format!("power on ({}), run {}, stick {with_stick}", self.folder.display(), self.runs));
-            let mut guest = Guest::start(&self.builder, &self.machine(with_stick), &self.folder.join("run"), true).map_err(|e| e.to_string())?;
-            let begun = guest.wait(&format!("(LM Warden [^\n]* installer|{SCREEN}|{EMULATOR_STALL})"), quiet(60));
-            if begun.as_ref().is_ok_and(|word| word != EMULATOR_STALL) {
-                return Ok(guest);
-            }
+        self.runs += 1;
+        task.log.line(format!("power on ({}), run {}, stick {with_stick}", self.folder.display(), self.runs));
+        let pattern = format!("(LM Warden [^\n]* installer|{SCREEN})");
+        let stalled = |guest: &Guest| {
+            self.keep_serial(guest, task);
+            task.log.line(STALLED);
+        };
+        let (machine, run_dir) = (self.machine(with_stick), self.folder.join("run"));
+        let first = (pattern.as_str(), quiet(60));
+        let started = Guest::start_until(&self.builder, &machine, &run_dir, true, first, |_| Ok(()), stalled);
+        let Started { guest, said, .. } = started.map_err(|e| e.to_string())?;
+        if let Err(error) = said {
             self.keep_serial(&guest, task);
-            left -= 1;
-            match begun {
-                Ok(_) if left > 0 => task.log.line("the emulator's timers stand still; powering on once more"),
-                Ok(stall) => return Err(format!("the emulator's timers stood still three times ({stall})")),
-                Err(error) => return Err(error.to_string()),
-            }
+            return Err(error.to_string());
         }
+        Ok(guest)
     }
 
     /// Runs with the stick until the machine switches itself off.
