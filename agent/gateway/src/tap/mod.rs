@@ -4,6 +4,8 @@
 //! for), the usage, and whether the answer came to its end. Pure.
 
 mod json;
+#[cfg(test)]
+mod recorded;
 mod sse;
 mod usage;
 
