@@ -8,7 +8,7 @@ pub mod chat;
 mod content;
 pub mod errors;
 mod fields;
-mod ignored;
+pub mod ignored;
 mod json;
 pub mod listing;
 pub mod messages;

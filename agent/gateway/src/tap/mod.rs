@@ -4,6 +4,8 @@
 //! stream may lose the usage chunk its client did not ask for), the usage, and whether the answer came to its end. Pure.
 
 mod json;
+#[cfg(test)]
+mod recorded;
 mod sse;
 mod usage;
 

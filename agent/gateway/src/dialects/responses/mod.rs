@@ -114,7 +114,7 @@ impl<'a> ResponsesRequest<'a> {
             created,
             model: self.model.clone(),
             thinking: translate::thinks(body),
-            sealed: body.include.iter().flatten().any(|what| what.is("reasoning.encrypted_content")),
+            sealed: body.include.iter().flatten().any(|what| what.is(request::SEALED)),
             origins: tools::list(body)?.origins,
             echoes,
         })
