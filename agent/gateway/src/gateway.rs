@@ -28,7 +28,7 @@ use warden_domain::{
 
 use crate::{
     FlightTable, GatewayLimits,
-    body::BodyRoom,
+    body::{self, BodyRoom},
     count,
     dialects::Dialect,
     engine::EngineClient,
@@ -148,9 +148,18 @@ impl Gateway {
     }
 
     async fn dispatch(self: &Arc<Self>, id: RequestId, request: Request) -> Result<Response, Problem> {
-        let caller = identify::caller(self.parts.keys.as_ref(), request.headers())?;
         let (parts, body) = request.into_parts();
-        let route = routes::find(&parts.method, parts.uri.path()).map_err(|why| routes::refusal(&why, &parts.method, parts.uri.path()))?;
+        let found = identify::caller(self.parts.keys.as_ref(), &parts.headers).and_then(|caller| {
+            let route = routes::find(&parts.method, parts.uri.path()).map_err(|why| routes::refusal(&why, &parts.method, parts.uri.path()))?;
+            Ok((caller, route))
+        });
+        let (caller, route) = match found {
+            Ok(found) => found,
+            Err(problem) => {
+                body::let_go(&parts.headers, body);
+                return Err(problem);
+            }
+        };
         match route {
             Route::Models => listing::page(&self.parts.serving.table(), parts.uri.query()),
             Route::Model(name) => listing::one(&self.parts.serving.table(), name),
