@@ -15,6 +15,9 @@ use crate::GatewayLimits;
 
 /// The grain in which memory is counted.
 const GRAIN: usize = 1024;
+/// Most that is set aside for a body by its announced length alone. The turn of a coding agent fits in, so it is not moved while it
+/// arrives; memory that nothing arrives in is never touched.
+const AT_ONCE: usize = 256 * 1024;
 
 /// Memory for bodies, shared by all requests.
 pub(crate) struct BodyRoom(Arc<Semaphore>);
@@ -37,7 +40,7 @@ impl BodyRoom {
         if announced.is_some_and(|n| n > limits.body as u64) {
             return Err(too_large(limits));
         }
-        let hint = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limits.body).min(64 * 1024);
+        let hint = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limits.body).min(AT_ONCE);
         let (mut bytes, mut room, mut paid) = (BytesMut::with_capacity(hint), Vec::new(), 0);
         let end = tokio::time::Instant::now() + limits.body_whole;
         loop {

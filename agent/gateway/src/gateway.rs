@@ -18,7 +18,7 @@ use axum::{
 };
 use tokio_util::sync::CancellationToken;
 use warden_domain::{
-    Problem, ProblemKind,
+    Problem, ProblemKind, clock,
     ids::RequestId,
     key::{Caller, KeyDirectory},
     replica::{Demand, Serving},
@@ -92,7 +92,7 @@ impl Gateway {
     /// A chat completion for somebody who is known already: the console's own chat. Body and answer are those of
     /// `POST /v1/chat/completions`, errors included.
     pub async fn chat_as(self: &Arc<Self>, caller: Caller, body: Body) -> Response {
-        let request = RequestId::random();
+        let request = RequestId::at(clock::now());
         let answer = forward::call(self, request.clone(), &caller, routes::CHAT, &HeaderMap::new(), body).await;
         stamped(answer.unwrap_or_else(|problem| forward::refuse(&problem)), &request)
     }
@@ -121,7 +121,7 @@ impl Gateway {
     }
 
     async fn serve(self: Arc<Self>, request: Request) -> Response {
-        let id = RequestId::random();
+        let id = RequestId::at(clock::now());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = self.dispatch(id.clone(), request).await.unwrap_or_else(|problem| forward::refuse(&problem));
         if let Err(NotServed::Method { allow }) = routes::find(&method, &path) {
