@@ -93,7 +93,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
         GatewayParts { keys: access.clone(), serving: serving.clone(), demand: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
-        GatewayLimits::default(),
+        GatewayLimits { keep_alive: config.keep_alive, ..GatewayLimits::default() },
     );
 
     let main = sockets.iter().find(|socket| socket.spoken != Spoken::Redirect);

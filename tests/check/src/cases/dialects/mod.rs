@@ -9,6 +9,7 @@ mod clients;
 mod desk;
 mod events;
 mod lifecycle;
+mod order;
 mod rules;
 
 use super::Case;
