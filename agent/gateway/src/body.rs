@@ -22,6 +22,9 @@ const GRAIN: usize = 1024;
 const THROWN_AWAY: usize = 64 << 20;
 /// Longest time for that, and longest pause in it.
 const THROWING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5));
+/// Most that is set aside for a body by its announced length alone. The turn of a coding agent fits in, so it is not moved while it
+/// arrives; memory that nothing arrives in is never touched.
+const AT_ONCE: usize = 256 * 1024;
 
 /// Memory for bodies, shared by all requests.
 pub(crate) struct BodyRoom(Arc<Semaphore>);
@@ -49,7 +52,7 @@ impl BodyRoom {
     }
 
     async fn take(&self, body: &mut Body, limits: &GatewayLimits) -> Result<HeldBody, Problem> {
-        let hint = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limits.body).min(64 * 1024);
+        let hint = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limits.body).min(AT_ONCE);
         let (mut bytes, mut room, mut paid) = (BytesMut::with_capacity(hint), Vec::new(), 0);
         let end = tokio::time::Instant::now() + limits.body_whole;
         loop {

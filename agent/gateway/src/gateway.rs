@@ -19,7 +19,7 @@ use axum::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use warden_domain::{
-    Problem, ProblemKind,
+    Problem, ProblemKind, clock,
     ids::RequestId,
     key::{Caller, KeyDirectory},
     replica::{Demand, Serving},
@@ -102,7 +102,7 @@ impl Gateway {
     /// A chat completion for somebody who is known already: the console's own chat. Body and answer are those of
     /// `POST /v1/chat/completions`, errors included.
     pub async fn chat_as(self: &Arc<Self>, caller: Caller, body: Body) -> Response {
-        let request = RequestId::random();
+        let request = RequestId::at(clock::now());
         let answer = forward::call(self, request.clone(), caller, routes::CHAT, &HeaderMap::new(), body).await;
         stamped(answer.unwrap_or_else(|problem| errors::answer(Dialect::Chat, &problem, &request)), &request)
     }
@@ -131,7 +131,7 @@ impl Gateway {
     }
 
     async fn serve(self: Arc<Self>, request: Request) -> Response {
-        let id = RequestId::random();
+        let id = RequestId::at(clock::now());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let dialect = routes::dialect(&path, request.headers().contains_key(ANTHROPIC_VERSION));
         let mut response = self.dispatch(id.clone(), request).await.unwrap_or_else(|problem| errors::answer(dialect, &problem, &id));
