@@ -171,11 +171,30 @@ async fn once(gateway: &Gateway, request: &RequestId, replica: &Replica, call: &
         Ok(answer) => answer.into_parts(),
         Err(failure) => return Ok(Err(failure)),
     };
-    let first = tokio::time::timeout(gateway.limits.engine_pause, relay::first_bytes(&mut rest)).await;
-    Ok(match first.map_err(|_| relay::silent(gateway.limits.engine_pause))? {
+    // A long prompt may take any time before its first byte. Whether an engine that says it is at work gets on is the watchdog's to judge: one
+    // that does not is ended, and its connection with it.
+    let first = {
+        let (begin, pause) = (std::time::Instant::now(), gateway.limits.engine_pause);
+        let mut coming = std::pin::pin!(relay::first_bytes(&mut rest));
+        loop {
+            match tokio::time::timeout(pause, &mut coming).await {
+                Ok(first) => break first,
+                Err(_) if is_at_work(gateway, replica) && begin.elapsed() < gateway.limits.head => {}
+                Err(_) => return Err(relay::silent(begin.elapsed())),
+            }
+        }
+    };
+    Ok(match first {
         Ok(first) => Ok(Answer { head, body: Upstream { first, rest } }),
         Err(cause) => Err(SendFailure::Closed(cause.to_string())),
     })
+}
+
+/// Whether a replica says by its own figures that it has requests.
+fn is_at_work(gateway: &Gateway, replica: &Replica) -> bool {
+    let figures = gateway.parts.serving.samples();
+    let told = figures.get(&replica.id).filter(|told| told.launch == replica.launch);
+    told.is_some_and(|told| told.sample.running.unwrap_or(0) > 0 || told.sample.waiting.unwrap_or(0) > 0)
 }
 
 /// Hands the answer over to the relay.

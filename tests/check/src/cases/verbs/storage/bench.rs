@@ -14,8 +14,8 @@ use warden_fixtures::TinyModel;
 use warden_vm::{BuilderRoot, Forward, Guest, Machine, Shell, Started, quiet};
 
 use crate::agent::free_port;
-use crate::command;
 use crate::appliance::STALLED;
+use crate::command;
 use crate::console::Console;
 use crate::evidence::MachineEvidence;
 use crate::front_door::FrontDoor;
