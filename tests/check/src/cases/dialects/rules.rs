@@ -32,16 +32,9 @@ fn answered(desk: &Desk, path: &str, body: &Value) -> Result<Value, String> {
     if reply.status == 200 { Ok(reply.json()) } else { Err(format!("{path} answered {}: {} to {body}", reply.status, short(&reply))) }
 }
 
-/// The body that reached the engine last, as text.
-fn last_asked(desk: &Desk) -> Result<String, String> {
-    let asked = desk.asked()?;
-    let body = asked.iter().rfind(|a| a["path"] == CHAT).and_then(|a| a["body"].as_str()).map(str::to_owned);
-    body.ok_or_else(|| "the engine was not asked".to_owned())
-}
-
 /// What an engine says from now on.
 fn play(desk: &Desk, chat: &Value) -> Result<(), String> {
-    desk.script(&json!({"rules": [{"when": {"path": CHAT}, "act": {"chat": chat}}]}))
+    desk.engine()?.script(&json!({"rules": [{"when": {"path": CHAT}, "act": {"chat": chat}}]}))
 }
 
 /// A Messages request with this system prompt.
@@ -52,12 +45,12 @@ fn with_system(system: Value) -> Value {
 }
 
 fn billing_line(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
+    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
     let line = |build: &str| format!("x-anthropic-billing-header: cc_version=1.0.{build}; cc_entrypoint=cli;");
     let text = |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral"}});
     let reached = |system: Value| -> Result<String, String> {
         answered(&desk, "/v1/messages", &with_system(system))?;
-        last_asked(&desk)
+        desk.reached()
     };
     let plain = reached(json!([text("You help."), text("Be brief. \"é\" 🦙")]))?;
     let (one, two) = (
@@ -78,11 +71,11 @@ fn billing_line(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resu
         line("16f")
     );
     let reply = desk.ask(CHAT, chat.as_bytes())?;
-    let asked = last_asked(&desk)?;
+    let asked = desk.reached()?;
     result.expect(reply.status == 200 && asked == chat, format!("a chat request reaches the engine byte for byte: {asked}"));
     let streamed = chat.replacen("{ ", "{ \"stream\":true,", 1);
     desk.ask(CHAT, streamed.as_bytes())?;
-    let asked = last_asked(&desk)?;
+    let asked = desk.reached()?;
     let added = asked.replacen(",\"stream_options\":{\"include_usage\":true}", "", 1).replacen("\"stream_options\":{\"include_usage\":true},", "", 1);
     result.expect(asked.len() > streamed.len() && added == streamed, format!("streamed, it gets the wish for usage and nothing else: {asked}"));
     result.note("the byte-exact way to a provider is not part of this software yet; nothing is sent to one");
@@ -132,7 +125,7 @@ fn streamed_calls(dialect: Dialect, told: &Told) -> Vec<(String, String, Value)>
 
 fn tools_parallel(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     named::run(stage, task, result, &["-p", "warden-gateway", "--lib", "dialects::chat::calls"], 3)?;
-    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
+    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
     let both = [("read_file", "{\"path\":\"a\"}"), ("list_files", "{\"path\":\"b\"}")];
     let plays = [
         (

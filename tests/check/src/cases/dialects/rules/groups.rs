@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::super::named;
 use super::super::desk::{Behind, Desk, Dialect, MODEL};
 use super::super::order;
-use super::{WINDOW, answered, last_asked, play};
+use super::{WINDOW, answered, play};
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 
@@ -22,7 +22,7 @@ fn tools() -> Value {
 
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     named::run(stage, task, result, &["-p", "warden-gateway", "--test", "dialects", "a_call_of_a_grouped", "free_text_of_a_custom"], 2)?;
-    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
+    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
     let free = |text: &str| json!({"input": text}).to_string();
     // What the model calls, and what the client must get and send back.
     let cases = [
@@ -85,7 +85,7 @@ fn came_back(desk: &Desk, what: &str, name: &str, arguments: &str, item: &Value,
     let output = json!({"type": kind, "call_id": "call_1", "output": PATCH});
     let request = json!({"model": MODEL, "input": [{"role": "user", "content": "go"}, item, output], "tools": tools()});
     answered(desk, "/v1/responses", &request)?;
-    let chat: Value = serde_json::from_str(&last_asked(desk)?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
+    let chat: Value = serde_json::from_str(&desk.reached()?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
     let call = &chat["messages"][1]["tool_calls"][0];
     let made: Option<Value> = call["function"]["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
     let same = call["function"]["name"] == name && made == serde_json::from_str(arguments).ok() && call["id"] == "call_1";
@@ -97,7 +97,7 @@ fn came_back(desk: &Desk, what: &str, name: &str, arguments: &str, item: &Value,
 /// What the engine is offered of it.
 fn offered(desk: &Desk, result: &mut CaseResult) -> Result<(), String> {
     answered(desk, "/v1/responses", &json!({"model": MODEL, "input": "go", "tools": tools()}))?;
-    let chat: Value = serde_json::from_str(&last_asked(desk)?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
+    let chat: Value = serde_json::from_str(&desk.reached()?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
     let wrong = warden_fixtures::strict::complaints(&chat);
     let names: Vec<&str> = chat["tools"].as_array().into_iter().flatten().filter_map(|t| t["function"]["name"].as_str()).collect();
     let about = chat["tools"].to_string();
