@@ -103,6 +103,7 @@ impl Serving for World {
             let served = ServedModel {
                 id: model.id.clone(),
                 served_name: model.config.served_name.clone(),
+                engine: model.config.engine,
                 context: Some(Tokens(4096)),
                 created: model.created_at.as_second(),
                 replicas: vec![replica],

@@ -174,6 +174,7 @@ impl Entry {
         (!replicas.is_empty()).then(|| ServedModel {
             id: self.model.id.clone(),
             served_name: self.model.config.served_name.clone(),
+            engine: self.model.config.engine,
             context: self.context(),
             created: self.model.created_at.as_second(),
             replicas,

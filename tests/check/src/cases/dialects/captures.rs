@@ -83,10 +83,11 @@ fn replay(stage: &mut Stage, task: &Task, result: &mut CaseResult, dialect: Dial
     result.expect(unlisted.is_empty() && own.len() > 8, format!("{} requests, each with a row in {TABLE} {unlisted:?}", own.len()));
     let status = |capture: &Capture| table.get(&capture.name).copied().unwrap_or((200, 200));
 
-    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     let mut seen = Seen::default();
     for capture in &own {
         let body = capture.whole();
+        desk.engine()?.forget();
         let reply = ask(&desk, capture, &body)?;
         seen.judge(capture, status(capture).0, &reply, task);
         if capture.route() != COUNT && reply.status == 200 {
@@ -98,7 +99,7 @@ fn replay(stage: &mut Stage, task: &Task, result: &mut CaseResult, dialect: Dial
     result.expect(seen.reached > 0, format!("the engine was asked {} times, and a strict reader finds nothing wrong", seen.reached));
     desk.end(result)?;
 
-    let desk = Desk::start(stage, task, Behind::Genuine, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Genuine, WINDOW, "")?;
     let mut seen = Seen::default();
     for capture in &own {
         let reply = ask(&desk, capture, &capture.body)?;

@@ -3,6 +3,8 @@
 //! The engine is the genuine llama.cpp with the tiny model, or the scripted one, which answers what its script says and writes down what it
 //! was asked. Both are started by the agent's own runner, the same way.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -26,6 +28,8 @@ const LOAD: Duration = Duration::from_secs(90);
 pub enum Behind {
     /// The genuine llama.cpp with the tiny model.
     Genuine,
+    /// The genuine llama.cpp with the tiny model's wide twin, which coding clients can work with.
+    Wide,
     /// The scripted engine.
     Scripted,
 }
@@ -105,22 +109,31 @@ pub struct Desk {
     /// A key.
     pub key: String,
     scripted: Option<(Folder, tempfile::TempDir)>,
+    /// What the engine had noted when the last question was put.
+    noted: AtomicUsize,
 }
 
 impl Desk {
-    /// Starts an agent with one replica of the model, whose window is `context` tokens.
-    pub fn start(stage: &mut Stage, task: &Task, behind: Behind, context: u32) -> Result<Self, String> {
-        let program = stage.agent_program(&task.log)?;
+    /// Starts an agent (`program`: another one than the tree's) with one replica of the model, `context` tokens long. `more` are further
+    /// lines of the agent's configuration.
+    pub fn start(stage: &mut Stage, task: &Task, program: Option<PathBuf>, behind: Behind, context: u32, more: &str) -> Result<Self, String> {
+        let program = match program {
+            Some(program) => program,
+            None => stage.agent_program(&task.log)?,
+        };
         let (engine, scripted) = match behind {
-            Behind::Genuine => (stage.engine_program(&task.log)?, None),
+            Behind::Genuine | Behind::Wide => (stage.engine_program(&task.log)?, None),
             Behind::Scripted => {
                 let (folder, kept) = scripted_engine(stage, task)?;
                 (folder.program(), Some((folder, kept)))
             }
         };
-        let mut agent = AgentUnderTest::start(AgentSetup::dev(program, engine), &task.log)?;
+        let setup = AgentSetup { more: more.to_owned(), ..AgentSetup::dev(program, engine) };
+        let mut agent = AgentUnderTest::start(setup, &task.log)?;
         let path = agent.model_path("tiny.gguf");
-        TinyModel { context, ..TinyModel::default() }.write(&path).map_err(|e| format!("the tiny model {}: {e}", path.display()))?;
+        TinyModel { context, wide: behind == Behind::Wide, ..TinyModel::default() }
+            .write(&path)
+            .map_err(|e| format!("the tiny model {}: {e}", path.display()))?;
         let console = agent.claimed()?;
         let body = json!({"path": "tiny.gguf", "served_model_name": MODEL, "max_model_len": context});
         let made = console.expect("POST", "/api/models", Some(&body), &[200, 201])?.json();
@@ -128,12 +141,22 @@ impl Desk {
         console.load(&id)?;
         console.wait_state(&id, &["running"], LOAD)?;
         let (_, key) = console.make_key("dialects")?;
-        Ok(Self { agent, console, key, scripted })
+        Ok(Self { agent, console, key, scripted, noted: AtomicUsize::new(0) })
     }
 
     /// The scripted engine: what it is to do, and what it noted.
     pub fn engine(&self) -> Result<&Folder, String> {
         self.scripted.as_ref().map(|(folder, _)| folder).ok_or_else(|| "this engine is genuine and has no script".to_owned())
+    }
+
+    /// What the scripted engine does from now on.
+    pub fn script(&self, script: &Value) -> Result<(), String> {
+        self.engine()?.script(script)
+    }
+
+    /// What the scripted engine was asked since it was started, one document each.
+    pub fn asked(&self) -> Result<Vec<Value>, String> {
+        Ok(self.engine()?.asked())
     }
 
     /// Asks and reads the whole answer.
@@ -143,7 +166,7 @@ impl Desk {
 
     /// The same with these headers and the key.
     pub fn ask_as(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, String> {
-        self.forget();
+        self.begin();
         let bearer = format!("Bearer {}", self.key);
         let headers: Vec<(&str, &str)> = headers.iter().copied().chain([("authorization", bearer.as_str())]).collect();
         self.console.http.send("POST", path, &headers, Some(body))
@@ -151,20 +174,22 @@ impl Desk {
 
     /// The body with which the last request reached the scripted engine's chat, as text.
     pub fn reached(&self) -> Result<String, String> {
-        let last = |engine: &Folder| engine.asked().iter().rfind(|a| a["path"] == Dialect::Chat.path())?["body"].as_str().map(str::to_owned);
+        let before = self.noted.load(Ordering::Relaxed);
+        let body = |a: &Value| (a["path"] == Dialect::Chat.path()).then(|| a["body"].as_str().map(str::to_owned))?;
         // It is noted when all is over, which the client may know first.
-        self.engine()?.wait("the engine notes what it was asked", Duration::from_secs(5), last)
+        self.engine()?
+            .wait("the engine notes what it was asked", Duration::from_secs(5), |engine| engine.asked().iter().skip(before).rev().find_map(body))
     }
 
-    fn forget(&self) {
-        if let Some((engine, _)) = &self.scripted {
-            engine.forget();
+    fn begin(&self) {
+        if let Ok(engine) = self.engine() {
+            self.noted.store(engine.asked().len(), Ordering::Relaxed);
         }
     }
 
     /// Asks and reads the events of the answer to the end, whatever end that is.
     pub fn listen(&self, path: &str, body: &[u8]) -> Result<Told, String> {
-        self.forget();
+        self.begin();
         let bearer = format!("Bearer {}", self.key);
         let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
         let mut stream = self.console.http.stream("POST", path, &headers, Some(body))?;

@@ -83,10 +83,10 @@ fn ended(dialect: Dialect, told: &Told) -> String {
 
 fn events(stage: &mut Stage, task: &Task, result: &mut CaseResult, dialect: Dialect) -> Result<(), String> {
     let which = Dialect::ALL.iter().position(|d| *d == dialect).unwrap_or_default();
-    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     let body = with_tools(dialect, "Which files are there?");
     for (name, play, ends) in plays() {
-        desk.engine()?.script(&json!({"rules": [{"when": {"path": "/v1/chat/completions"}, "act": {"chat": play}}]}))?;
+        desk.script(&json!({"rules": [{"when": {"path": "/v1/chat/completions"}, "act": {"chat": play}}]}))?;
         let told = desk.listen(dialect.path(), body.to_string().as_bytes())?;
         task.log.line(format!("{name}: {told:?}"));
         let wrong = order::complaints(dialect, &told);
@@ -95,7 +95,7 @@ fn events(stage: &mut Stage, task: &Task, result: &mut CaseResult, dialect: Dial
     }
     desk.end(result)?;
 
-    let desk = Desk::start(stage, task, Behind::Genuine, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Genuine, WINDOW, "")?;
     let mut short = dialect.question("Tell me of the sea.", true);
     let limit = if dialect == Dialect::Responses { "max_output_tokens" } else { "max_tokens" };
     short[limit] = json!(3);
@@ -121,7 +121,7 @@ fn cut_everywhere(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Re
     named::run(stage, task, result, &["-p", "warden-gateway", "--lib", "cut_at", "any_chunking"], 2)?;
     let path = stage.places.root.join("agent/gateway/tests/fixtures/streams/vllm-parallel-tools.sse");
     let stream = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     for dialect in Dialect::ALL {
         let body = with_tools(dialect, "Which files are there?").to_string();
         let at = |cut: usize| -> Result<Told, String> {
@@ -129,7 +129,7 @@ fn cut_everywhere(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Re
             let cut = (cut..=stream.len()).find(|at| stream.is_char_boundary(*at)).unwrap_or(stream.len());
             let say = json!([{"raw": stream[..cut]}, {"pause_ms": 4, "raw": stream[cut..]}]);
             let play = json!({"role": false, "finish": null, "usage": null, "done": false, "say": say});
-            desk.engine()?.script(&json!({"rules": [{"when": {"path": "/v1/chat/completions"}, "act": {"chat": play}}]}))?;
+            desk.script(&json!({"rules": [{"when": {"path": "/v1/chat/completions"}, "act": {"chat": play}}]}))?;
             desk.listen(dialect.path(), body.as_bytes())
         };
         let whole = at(stream.len())?;

@@ -34,7 +34,7 @@ fn answered(desk: &Desk, path: &str, body: &Value) -> Result<Value, String> {
 
 /// What an engine says from now on.
 fn play(desk: &Desk, chat: &Value) -> Result<(), String> {
-    desk.engine()?.script(&json!({"rules": [{"when": {"path": CHAT}, "act": {"chat": chat}}]}))
+    desk.script(&json!({"rules": [{"when": {"path": CHAT}, "act": {"chat": chat}}]}))
 }
 
 /// A Messages request with this system prompt.
@@ -45,7 +45,7 @@ fn with_system(system: Value) -> Value {
 }
 
 fn billing_line(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     let line = |build: &str| format!("x-anthropic-billing-header: cc_version=1.0.{build}; cc_entrypoint=cli;");
     let text = |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral"}});
     let reached = |system: Value| -> Result<String, String> {
@@ -125,7 +125,7 @@ fn streamed_calls(dialect: Dialect, told: &Told) -> Vec<(String, String, Value)>
 
 fn tools_parallel(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     named::run(stage, task, result, &["-p", "warden-gateway", "--lib", "dialects::chat::calls"], 3)?;
-    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     let both = [("read_file", "{\"path\":\"a\"}"), ("list_files", "{\"path\":\"b\"}")];
     let plays = [
         (

@@ -25,7 +25,7 @@ fn text(dialect: Dialect, answer: &Value) -> String {
 /// Answers in a form: the genuine engine can then write nothing else.
 pub fn structured(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     named::run(stage, task, result, &["-p", "warden-gateway", "--test", "dialects", "settings_arrive_under"], 1)?;
-    let desk = Desk::start(stage, task, Behind::Genuine, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Genuine, WINDOW, "")?;
     let schema = json!({"type": "object", "properties": {"open": {"type": "boolean"}, "kind": {"enum": ["sea", "land"]}, "count": {"type": "integer", "minimum": 0, "maximum": 9}},
         "required": ["open", "kind", "count"], "additionalProperties": false});
     for dialect in Dialect::ALL {
@@ -119,7 +119,7 @@ pub fn images(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
     chat["messages"] =
         json!([{"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]}]);
     for behind in [Behind::Scripted, Behind::Genuine] {
-        let desk = Desk::start(stage, task, behind, WINDOW)?;
+        let desk = Desk::start(stage, task, None, behind, WINDOW, "")?;
         for (what, dialect, body) in &places {
             let reply = desk.ask(dialect.path(), body.to_string().as_bytes())?;
             result.expect(reply.status == 200, format!("{behind:?}: a picture in {what} is answered: {} {}", reply.status, short(&reply)));

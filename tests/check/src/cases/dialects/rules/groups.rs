@@ -22,7 +22,7 @@ fn tools() -> Value {
 
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     named::run(stage, task, result, &["-p", "warden-gateway", "--test", "dialects", "a_call_of_a_grouped", "free_text_of_a_custom"], 2)?;
-    let desk = Desk::start(stage, task, Behind::Scripted, WINDOW)?;
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     let free = |text: &str| json!({"input": text}).to_string();
     // What the model calls, and what the client must get and send back.
     let cases = [
