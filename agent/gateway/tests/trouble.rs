@@ -92,6 +92,18 @@ async fn a_client_that_stops_reading_is_given_up_and_does_not_hold_the_engine() 
 }
 
 #[tokio::test]
+async fn a_client_that_stops_reading_an_answer_in_one_piece_is_given_up_the_same_way() {
+    let pieces = std::iter::once("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 134217728\r\n\r\n".to_owned())
+        .chain(std::iter::repeat_n("x".repeat(1 << 20), 128))
+        .collect();
+    let limits = GatewayLimits { client_pause: Duration::from_millis(300), ..GatewayLimits::default() };
+    let (bench, engine) = Bench::with_limits(vec![Act::Slowly(pieces, Duration::from_millis(1))], limits);
+    let _unread = send(&bench, ASK).await;
+    engine.was_left().await;
+    assert_eq!(bench.the_charge().await.outcome, Outcome::ClientGone);
+}
+
+#[tokio::test]
 async fn a_slow_client_that_does_read_gets_everything() {
     let event = format!("data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n", "x".repeat(20_000));
     let events: Vec<&str> = std::iter::repeat_n(event.as_str(), 60).chain([USAGE, DONE]).collect();

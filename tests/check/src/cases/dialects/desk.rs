@@ -27,6 +27,8 @@ const LOAD: Duration = Duration::from_secs(90);
 pub enum Behind {
     /// The genuine llama.cpp with the tiny model.
     Genuine,
+    /// The genuine llama.cpp with the tiny model's wide twin, which coding clients can work with.
+    Wide,
     /// The scripted engine.
     Scripted,
 }
@@ -119,7 +121,7 @@ impl Desk {
             None => stage.agent_program(&task.log)?,
         };
         let (engine, scripts) = match behind {
-            Behind::Genuine => (stage.engine_program(&task.log)?, None),
+            Behind::Genuine | Behind::Wide => (stage.engine_program(&task.log)?, None),
             Behind::Scripted => {
                 let folder = scripted_engine(stage, task)?;
                 (folder.path().join("llama-server"), Some(folder))
@@ -128,7 +130,9 @@ impl Desk {
         let setup = AgentSetup { more: more.to_owned(), ..AgentSetup::dev(program, engine) };
         let mut agent = AgentUnderTest::start(setup, &task.log)?;
         let path = agent.model_path("tiny.gguf");
-        TinyModel { context, ..TinyModel::default() }.write(&path).map_err(|e| format!("the tiny model {}: {e}", path.display()))?;
+        TinyModel { context, wide: behind == Behind::Wide, ..TinyModel::default() }
+            .write(&path)
+            .map_err(|e| format!("the tiny model {}: {e}", path.display()))?;
         let console = agent.claimed()?;
         let body = json!({"path": "tiny.gguf", "served_model_name": MODEL, "max_model_len": context});
         let made = console.expect("POST", "/api/models", Some(&body), &[200, 201])?.json();
