@@ -7,7 +7,7 @@ mod llama;
 mod spelling;
 mod vllm;
 
-use warden_domain::{Problem, ProblemKind, engine::EngineKind};
+use warden_domain::{Problem, ProblemKind, engine::EngineKind, share};
 
 use spelling::{Grammar, Word};
 
@@ -74,10 +74,22 @@ pub fn check_extra_args(engine: EngineKind, extra: &[String]) -> Result<(), Prob
             refused.push(sentence);
         }
     }
+    if engine == EngineKind::Vllm {
+        refused.extend(share::said(extra).and_then(Result::err));
+        refused.extend(extra.iter().filter_map(|argument| cut_short_share(grammar, argument)));
+    }
     if refused.is_empty() {
         return Ok(());
     }
     Err(Problem::new(ProblemKind::Invalid, refused.join(" ")).hint("Take these out of the additional arguments and save again.").param("extra_args"))
+}
+
+/// The share of cards decides whether a load is begun at all, so it is read here too, and only under its whole name.
+fn cut_short_share(grammar: Grammar, argument: &str) -> Option<String> {
+    let Word::Flag(flag) = grammar.word(argument) else { return None };
+    let whole = share::SHARE_FLAGS.iter().any(|name| flag.is_wholly(name) && !flag.written.contains(['.', '+']));
+    let short = share::SHARE_FLAGS.iter().find(|name| flag.is(name) || flag.may_be_short_for(name))?;
+    (!whole).then(|| format!("`{}` is read as `{short}`; write it whole.", shown(&flag.written)))
 }
 
 fn judge(grammar: Grammar, owned: &[Owned], others: &[&str], argument: &str, first: bool) -> Result<(), String> {
