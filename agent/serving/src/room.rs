@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -24,6 +25,7 @@ use warden_domain::{
 use warden_store::Store;
 
 use crate::{
+    claims,
     demand::Loads,
     name::replica_id,
     plan::obstacle,
@@ -68,9 +70,14 @@ pub struct ServingRoom {
     pub(crate) boards: Arc<Boards>,
     registry: Arc<dyn Registry>,
     engines: Arc<dyn Engines>,
+    gpus: Arc<dyn Gpus>,
     pub(crate) loads: Loads,
     pub(crate) this: Weak<Self>,
 }
+
+/// How often, and after which pause, a card that is too full is looked at again: an engine that just ended leaves its memory a moment later.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 impl ServingRoom {
     /// Adopts the engines that run, looks at each once, and starts what was wanted before and does not run. Returns with the table
@@ -84,11 +91,11 @@ impl ServingRoom {
         let (events, reports) = mpsc::unbounded_channel();
         let (registry, engines) = (Arc::clone(&parts.registry), Arc::clone(&parts.engines));
         let tools = Tools { registry, engines, flights: parts.flights, evidence_dir: parts.evidence_dir, events };
-        let mut reconciler = Reconciler::new(parts.store, tools, (parts.gpus, parts.rules), parts.changes, Arc::clone(&boards), reports);
+        let mut reconciler = Reconciler::new(parts.store, tools, (Arc::clone(&parts.gpus), parts.rules), parts.changes, Arc::clone(&boards), reports);
         reconciler.wake_up().await?;
         tokio::spawn(reconciler.run(queue));
-        let (registry, engines) = (parts.registry, parts.engines);
-        Ok(Arc::new_cyclic(|this| Self { commands, boards, registry, engines, loads: Loads::default(), this: this.clone() }))
+        let (registry, engines, gpus) = (parts.registry, parts.engines, parts.gpus);
+        Ok(Arc::new_cyclic(|this| Self { commands, boards, registry, engines, gpus, loads: Loads::default(), this: this.clone() }))
     }
 
     /// Ends the room. With `stop_engines` the engines are stopped too (what is wanted stays recorded); without, they go on and the next
@@ -104,6 +111,21 @@ impl ServingRoom {
         let (reply, answer) = oneshot::channel();
         self.commands.send(make(reply)).await.map_err(|_| stopping())?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Refuses cards on which the engine would not start, unless an engine of this very model may be what fills them.
+    async fn cards_have_room(&self, model: &Model) -> Result<(), Problem> {
+        let own = self.boards.states.load().get(&model.id).is_some_and(|state| !matches!(state.state, StateWord::Stopped | StateWord::Failed));
+        if own {
+            return Ok(());
+        }
+        for _ in 1..LOOKS {
+            if claims::room(&model.config, &self.gpus.snapshot()).is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        claims::room(&model.config, &self.gpus.snapshot())
     }
 
     async fn engine_is_there(&self, model: &Model) -> Result<(), Problem> {
@@ -135,6 +157,7 @@ impl Serving for ServingRoom {
         self.registry.verify(id).await?;
         self.engine_is_there(&model).await?;
         self.engines.check_arguments(model.config.engine, &model.config.layout.extra_args)?;
+        self.cards_have_room(&model).await?;
         self.ask(|reply| Command::Load { model, reply }).await
     }
 
@@ -162,5 +185,5 @@ impl Serving for ServingRoom {
 }
 
 fn stopping() -> Problem {
-    Problem::new(ProblemKind::ShuttingDown, "The agent is stopping and takes no more changes.").retry_after(std::time::Duration::from_secs(5))
+    Problem::new(ProblemKind::ShuttingDown, "The agent is stopping and takes no more changes.").retry_after(Duration::from_secs(5))
 }
