@@ -98,6 +98,7 @@ fn table(choice: &Choice, ask: &FitAsk) -> FitTable {
     };
     FitTable {
         verdict,
+        notes: Vec::new(),
         missing: if known { Vec::new() } else { vec!["general.architecture = mamba".to_owned()] },
         sum: known.then(|| rows.iter().map(|row| row.bytes).sum()),
         most: known.then(|| rows.iter().map(|row| row.most).sum()),

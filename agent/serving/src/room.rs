@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -28,6 +29,7 @@ use warden_store::Store;
 
 use crate::{
     bounded::{FILE_LIMIT, blocking, of_file},
+    claims,
     demand::Loads,
     evidence,
     name::replica_id,
@@ -79,10 +81,15 @@ pub struct ServingRoom {
     pub(crate) boards: Arc<Boards>,
     registry: Arc<dyn Registry>,
     engines: Arc<dyn Engines>,
+    gpus: Arc<dyn Gpus>,
     pub(crate) loads: Loads,
     evidence_dir: PathBuf,
     pub(crate) this: Weak<Self>,
 }
+
+/// How often, and after which pause, a card that is too full is looked at again: an engine that just ended leaves its memory a moment later.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 impl ServingRoom {
     /// Adopts the engines that run, looks at each once, and starts what was wanted before and does not run. Returns with the table
@@ -98,11 +105,20 @@ impl ServingRoom {
         let (evidence_dir, launches_dir) = (parts.evidence_dir, parts.launches_dir);
         let kept_in = evidence_dir.clone();
         let tools = Tools { registry, engines, flights: parts.flights, evidence_dir, launches_dir, events };
-        let mut reconciler = Reconciler::new(parts.store, tools, (parts.gpus, parts.rules), parts.changes, Arc::clone(&boards), reports);
+        let mut reconciler = Reconciler::new(parts.store, tools, (Arc::clone(&parts.gpus), parts.rules), parts.changes, Arc::clone(&boards), reports);
         reconciler.wake_up().await?;
         tokio::spawn(reconciler.run(queue));
-        let (registry, engines) = (parts.registry, parts.engines);
-        Ok(Arc::new_cyclic(|this| Self { commands, boards, registry, engines, loads: Loads::default(), evidence_dir: kept_in, this: this.clone() }))
+        let (registry, engines, gpus) = (parts.registry, parts.engines, parts.gpus);
+        Ok(Arc::new_cyclic(|this| Self {
+            commands,
+            boards,
+            registry,
+            engines,
+            gpus,
+            loads: Loads::default(),
+            evidence_dir: kept_in,
+            this: this.clone(),
+        }))
     }
 
     /// Ends the room. With `stop_engines` the engines are stopped too (what is wanted stays recorded); without, they go on and the next
@@ -123,6 +139,21 @@ impl ServingRoom {
     async fn file_is_whole(&self, model: &Model) -> Result<(), Problem> {
         let (registry, id) = (Arc::clone(&self.registry), model.id.clone());
         of_file(&model.config.path, FILE_LIMIT, async move { registry.verify(&id).await }).await
+    }
+
+    /// Refuses cards on which the engine would not start, unless an engine of this very model may be what fills them.
+    async fn cards_have_room(&self, model: &Model) -> Result<(), Problem> {
+        let own = self.boards.states.load().get(&model.id).is_some_and(|state| !matches!(state.state, StateWord::Stopped | StateWord::Failed));
+        if own {
+            return Ok(());
+        }
+        for _ in 1..LOOKS {
+            if claims::room(&model.config, &self.gpus.snapshot()).is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        claims::room(&model.config, &self.gpus.snapshot())
     }
 
     async fn engine_is_there(&self, model: &Model) -> Result<(), Problem> {
@@ -156,6 +187,7 @@ impl Serving for ServingRoom {
         self.file_is_whole(&model).await?;
         self.engine_is_there(&model).await?;
         self.engines.check_arguments(model.config.engine, &model.config.layout.extra_args)?;
+        self.cards_have_room(&model).await?;
         self.ask(|reply| Command::Load { model, reply }).await
     }
 
@@ -210,5 +242,5 @@ fn evidence_hangs() -> Problem {
 }
 
 fn stopping() -> Problem {
-    Problem::new(ProblemKind::ShuttingDown, "The agent is stopping and takes no more changes.").retry_after(std::time::Duration::from_secs(5))
+    Problem::new(ProblemKind::ShuttingDown, "The agent is stopping and takes no more changes.").retry_after(Duration::from_secs(5))
 }

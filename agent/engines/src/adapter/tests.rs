@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use warden_domain::{
     ProblemKind,
     ids::{GenerationId, GpuId, ReplicaId},
+    share,
 };
 
 use super::*;
@@ -75,6 +76,18 @@ fn command_lines_and_environments_change_only_on_purpose() {
             assert_eq!(now, golden, "{name}: run this test with WARDEN_WRITE_GOLDEN=1 when the change is wanted");
         }
     }
+}
+
+#[test]
+fn vllm_is_told_its_share_of_cards_once_and_the_admins_word_counts() {
+    let said = |cards, extra: &[&str]| {
+        let arguments = command(&plan(EngineKind::Vllm, 1, cards, extra), ground(2)).unwrap().arguments;
+        let shares = arguments.iter().filter(|word| word.contains("memory-utilization")).count();
+        (shares, share::said(&arguments).map(Result::unwrap))
+    };
+    assert_eq!(said(2, &[]), (1, Some(share::CARD_SHARE)));
+    assert_eq!(said(2, &["--gpu-memory-utilization", "0.5"]), (1, Some(0.5)));
+    assert_eq!(said(0, &[]), (0, None), "processors have no share of a card");
 }
 
 #[test]

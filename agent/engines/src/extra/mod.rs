@@ -11,7 +11,7 @@ mod vllm;
 
 use std::path::Path;
 
-use warden_domain::{Problem, ProblemKind, engine::EngineKind};
+use warden_domain::{Problem, ProblemKind, engine::EngineKind, share};
 
 use spelling::{Flag, Grammar, Word};
 use value::Kind;
@@ -113,6 +113,10 @@ pub fn check_extra_args(engine: EngineKind, extra: &[String]) -> Result<(), Prob
         }
     }
     before.ends(&mut say);
+    if engine == EngineKind::Vllm {
+        // The share of cards decides whether a load is begun at all, so it is read here too.
+        refused.extend(share::said(extra).and_then(Result::err));
+    }
     if refused.is_empty() {
         return Ok(());
     }

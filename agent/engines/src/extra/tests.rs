@@ -63,6 +63,22 @@ fn names_cut_short_are_refused_where_the_engine_takes_them() {
 }
 
 #[test]
+fn the_share_of_cards_is_the_admins_when_it_is_one_and_written_whole() {
+    for (extra, words) in [
+        (&["--gpu-memory-utilization", "1.5"][..], "above 0 and up to 1"),
+        (&["--gpu-memory-utilization"], "above 0 and up to 1"),
+        (&["--device_memory_utilization=x"], "above 0 and up to 1"),
+        (&["--gpu-mem", "0.5"], "write it whole"),
+        (&["--gpu_memory_util=0.5"], "write it whole"),
+        (&["--no-gpu-memory-utilization"], "write it whole"),
+        (&["--gpu-memory-utilization.x=0.5"], "write it whole"),
+    ] {
+        assert!(refusal(EngineKind::Vllm, extra).is_some_and(|problem| problem.message.contains(words)), "{extra:?}");
+    }
+    assert!(refusal(EngineKind::Vllm, &["--gpu-memory-utilization", "0.5", "--device-memory-utilization=1"]).is_none());
+}
+
+#[test]
 fn what_is_the_admins_passes() {
     let vllm: &[&[&str]] = &[
         &[],

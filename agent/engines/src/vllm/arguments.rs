@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use warden_domain::engine::ReplicaPlan;
+use warden_domain::{engine::ReplicaPlan, share};
 
 use crate::{adapter::Ground, cards, extra::placed};
 
@@ -16,6 +16,9 @@ pub(crate) fn arguments(plan: &ReplicaPlan, ground: Ground<'_>) -> Vec<String> {
     if plan.gpus.is_empty() {
         // Compiling for a processor takes minutes and a C++ compiler.
         list.push("--enforce-eager".to_owned());
+    } else if share::said(&plan.extra_args).is_none() {
+        // Said outright, also where it is the engine's own default: whether the cards have room for it was decided with this figure.
+        list.extend([share::SHARE_FLAGS[0].to_owned(), share::CARD_SHARE.to_string()]);
     }
     if plan.trust_remote_code {
         list.push("--trust-remote-code".to_owned());
