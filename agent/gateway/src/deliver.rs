@@ -98,7 +98,7 @@ impl Errand {
         if head.status.as_u16() >= 400 {
             return self.refused(head, rest).await.map(Tried::Ended);
         }
-        self.carry(&head, rest).await
+        self.carry(replica, &head, rest).await
     }
 
     /// The engine answers with an error.
@@ -126,20 +126,21 @@ impl Errand {
     }
 
     /// Carries the answer until the engine is done with it.
-    async fn carry(&mut self, head: &Parts, mut rest: Incoming) -> Result<Tried, Stop> {
+    async fn carry(&mut self, replica: &Replica, head: &Parts, mut rest: Incoming) -> Result<Tried, Stop> {
         let streamed =
             head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|v| v.trim_start().starts_with("text/event-stream"));
         let length = http_body::Body::size_hint(&rest).exact().filter(|_| !streamed);
         let mut head = self.begin(head, streamed, length)?;
-        let (before_words, between_words) = (self.gateway.limits.head, self.gateway.limits.engine_pause);
+        let (pause, begun) = (self.gateway.limits.engine_pause, Instant::now());
         let (mut out, mut carried) = (VecDeque::new(), 0u64);
         let passes_through = matches!(self.tap, Tap::Json(_));
         // A body whose length was announced is complete with its last byte: the server then drops it without asking for its end.
         while !(passes_through && length == Some(carried)) {
-            // As long as an engine has not begun, it may be working through a long prompt.
-            let pause = if self.tap.has_begun() { between_words } else { before_words };
             let frame = self.line.while_waiting(&mut self.tap, Head::stream, tokio::time::timeout(pause, rest.frame())).await?;
             match frame {
+                // A long prompt may take any time before its first word. Whether an engine that says it is at work gets on is the watchdog's
+                // to judge: one that does not is ended, and its connection with it.
+                Err(_) if !self.tap.has_begun() && self.is_at_work(replica) && begun.elapsed() < self.gateway.limits.head => {}
                 Err(_) => return Err(Stop::engine(faults::silent(pause))),
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
@@ -232,6 +233,13 @@ impl Errand {
             self.pass_on(head, out).await?;
         }
         Err(Stop::engine(problem))
+    }
+
+    /// Whether a replica says by its own figures that it has requests.
+    fn is_at_work(&self, replica: &Replica) -> bool {
+        let figures = self.gateway.parts.serving.samples();
+        let told = figures.get(&replica.id).filter(|told| told.launch == replica.launch);
+        told.is_some_and(|told| told.sample.running.unwrap_or(0) > 0 || told.sample.waiting.unwrap_or(0) > 0)
     }
 
     /// Whether another replica of the model answers.

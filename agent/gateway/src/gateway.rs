@@ -19,7 +19,7 @@ use axum::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use warden_domain::{
-    Problem, ProblemKind,
+    Problem, ProblemKind, clock,
     ids::RequestId,
     key::{Caller, KeyDirectory},
     replica::{Demand, Serving},
@@ -28,7 +28,7 @@ use warden_domain::{
 
 use crate::{
     FlightTable, GatewayLimits,
-    body::BodyRoom,
+    body::{self, BodyRoom},
     count,
     dialects::Dialect,
     engine::EngineClient,
@@ -102,7 +102,7 @@ impl Gateway {
     /// A chat completion for somebody who is known already: the console's own chat. Body and answer are those of
     /// `POST /v1/chat/completions`, errors included.
     pub async fn chat_as(self: &Arc<Self>, caller: Caller, body: Body) -> Response {
-        let request = RequestId::random();
+        let request = RequestId::at(clock::now());
         let answer = forward::call(self, request.clone(), caller, routes::CHAT, &HeaderMap::new(), body).await;
         stamped(answer.unwrap_or_else(|problem| errors::answer(Dialect::Chat, &problem, &request)), &request)
     }
@@ -131,7 +131,7 @@ impl Gateway {
     }
 
     async fn serve(self: Arc<Self>, request: Request) -> Response {
-        let id = RequestId::random();
+        let id = RequestId::at(clock::now());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let dialect = routes::dialect(&path, request.headers().contains_key(ANTHROPIC_VERSION));
         let mut response = self.dispatch(id.clone(), request).await.unwrap_or_else(|problem| errors::answer(dialect, &problem, &id));
@@ -148,9 +148,18 @@ impl Gateway {
     }
 
     async fn dispatch(self: &Arc<Self>, id: RequestId, request: Request) -> Result<Response, Problem> {
-        let caller = identify::caller(self.parts.keys.as_ref(), request.headers())?;
         let (parts, body) = request.into_parts();
-        let route = routes::find(&parts.method, parts.uri.path()).map_err(|why| routes::refusal(&why, &parts.method, parts.uri.path()))?;
+        let found = identify::caller(self.parts.keys.as_ref(), &parts.headers).and_then(|caller| {
+            let route = routes::find(&parts.method, parts.uri.path()).map_err(|why| routes::refusal(&why, &parts.method, parts.uri.path()))?;
+            Ok((caller, route))
+        });
+        let (caller, route) = match found {
+            Ok(found) => found,
+            Err(problem) => {
+                body::let_go(&parts.headers, body);
+                return Err(problem);
+            }
+        };
         match route {
             Route::Models => listing::page(&self.parts.serving.table(), parts.uri.query()),
             Route::Model(name) => listing::one(&self.parts.serving.table(), name),

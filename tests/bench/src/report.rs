@@ -43,6 +43,8 @@ pub struct Report {
     pub ratios: BTreeMap<String, BTreeMap<String, f64>>,
     /// The figures that the list has limits for.
     pub thresholds: BTreeMap<String, f64>,
+    /// Share of all processors' time in use during each round, 0 to 1. Processor time per request grows when others want the machine too.
+    pub busy: Vec<f64>,
     /// Rounds whose latencies do not count, and why.
     pub void: Vec<String>,
     /// Memory of the agent in MB: idle, with streams, after the load.

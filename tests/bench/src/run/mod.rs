@@ -89,9 +89,12 @@ pub fn run(wishes: &Wishes) -> Result<(), String> {
     }
 
     let arms = Arms::start(ours.clone(), wishes.peers.as_deref(), &wishes.arms)?;
-    let (mut series, mut rounds) = (Series::new(), Vec::new());
+    let (mut series, mut rounds, mut busy) = (Series::new(), Vec::new(), Vec::new());
     for n in 1..=wishes.repetitions {
-        rounds.push(round(n, wishes, &arms, &mut series)?);
+        let look = process::Busy::now();
+        rounds.push(round(wishes, &arms, &mut series)?);
+        busy.push(look.since());
+        println!("bench: round {n} of {} done; the machine was {:.0} % busy", wishes.repetitions, look.since() * 100.0);
     }
     note_memory(&mut memory, "after_load", wishes.agent_pid)?;
 
@@ -117,6 +120,7 @@ pub fn run(wishes: &Wishes) -> Result<(), String> {
         ratios: report::ratios(&figures),
         figures,
         thresholds,
+        busy,
         void,
         memory_mb: memory,
         left,
@@ -127,8 +131,7 @@ pub fn run(wishes: &Wishes) -> Result<(), String> {
 }
 
 /// Every figure on every arm, once.
-fn round(n: usize, wishes: &Wishes, arms: &Arms, series: &mut Series) -> Result<Round, String> {
-    let busy = process::Busy::now();
+fn round(wishes: &Wishes, arms: &Arms, series: &mut Series) -> Result<Round, String> {
     for figure in figures::ALL.iter().filter(|f| wishes.wants(f.name)) {
         for arm in arms.all.iter().filter(|arm| arm.does(figure.dialect)) {
             let Some(count) = figure.count(arm) else { continue };
@@ -153,7 +156,6 @@ fn round(n: usize, wishes: &Wishes, arms: &Arms, series: &mut Series) -> Result<
             }
         }
     }
-    println!("bench: round {n} of {} done; the machine was {:.0} % busy", wishes.repetitions, busy.since() * 100.0);
     Ok(latencies)
 }
 
