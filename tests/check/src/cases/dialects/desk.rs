@@ -134,7 +134,7 @@ impl Desk {
             .write(&path)
             .map_err(|e| format!("the tiny model {}: {e}", path.display()))?;
         let console = agent.claimed()?;
-        let body = json!({"path": "tiny.gguf", "served_model_name": MODEL, "max_model_len": context});
+        let body = json!({"path": "tiny.gguf", "served_model_name": MODEL, "context": context});
         let made = console.expect("POST", "/api/models", Some(&body), &[200, 201])?.json();
         let id = made["id"].as_str().ok_or_else(|| format!("the registered model has no id: {made}"))?.to_owned();
         console.load(&id)?;
