@@ -27,10 +27,11 @@ pub fn error_mid_stream(stage: &mut Stage, task: &Task, result: &mut CaseResult)
             bench.script(
                 &json!([{"when": {"path": "/v1/chat/completions"}, "act": {"chat": {"say": say, "finish": null, "done": false, "usage": null}}}]),
             )?;
+            let launches = bench.launches()?;
             let answer = bench.ask(dialect, &dialect.question("Say something.", true))?;
             told_badly(result, dialect, what, &answer);
             if fault.get("die").is_some() {
-                bench.load(&bench.id, 1)?;
+                bench.runs(&bench.id, 1, &launches)?;
             }
         }
     }
