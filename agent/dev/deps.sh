@@ -6,7 +6,7 @@ set -euo pipefail
 case ${1:-run} in
   run) need=(gcc:gcc g++:g++ cmake:cmake ninja:ninja-build python3:python3 pip3:python3-pip npm:npm flock:util-linux git:git) ;;
   image) need=(gcc:gcc mmdebstrap:mmdebstrap systemd-nspawn:systemd-container xz:xz-utils cpio:cpio python3:python3) ;;
-  check) need=(chromium:chromium dbus-daemon:dbus mmdebstrap:mmdebstrap systemd-nspawn:systemd-container node:nodejs) ;;
+  check) need=(ip:iproute2 chromium:chromium dbus-daemon:dbus mmdebstrap:mmdebstrap systemd-nspawn:systemd-container node:nodejs) ;;
   *) echo "deps: unknown group $1" >&2; exit 2 ;;
 esac
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use warden_gateway::GatewayLimits;
 use warden_serving::ServingRules;
 
 /// Version of the agent, as shown everywhere.
@@ -60,6 +61,8 @@ pub struct Config {
     pub update_trust_dir: PathBuf,
     /// How patient the watchdog of engines is.
     pub serving: ServingRules,
+    /// Bounds of the data plane.
+    pub gateway: GatewayLimits,
     /// Another NVML library than the installed one (dev only).
     pub gpu_library: Option<PathBuf>,
     /// Address of the hub of models until the settings name another; `None` = the public one.
@@ -88,6 +91,8 @@ struct File {
     gpu_library: Option<PathBuf>,
     #[serde(default)]
     serving: Serving,
+    #[serde(default)]
+    gateway: GatewayTable,
 }
 
 /// The table `[serving]`; times in seconds.
@@ -102,14 +107,43 @@ struct Serving {
     restart_pause_s: Option<f64>,
 }
 
+/// The table `[gateway]`; times in seconds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GatewayTable {
+    client_pause_s: Option<f64>,
+    engine_pause_s: Option<f64>,
+    body_pause_s: Option<f64>,
+    body_whole_s: Option<f64>,
+    keep_alive_s: Option<f64>,
+}
+
+/// A time that was asked for, or the usual one.
+fn time(name: &'static str, asked: Option<f64>, usual: Duration) -> Result<Duration, ConfigError> {
+    match asked {
+        None => Ok(usual),
+        Some(seconds) if (0.1..=1_000_000.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Some(seconds) => Err(value(name, &seconds.to_string(), "seconds from 0.1 to 1000000")),
+    }
+}
+
+impl GatewayTable {
+    fn checked(&self) -> Result<GatewayLimits, ConfigError> {
+        let usual = GatewayLimits::default();
+        Ok(GatewayLimits {
+            client_pause: time("gateway.client_pause_s", self.client_pause_s, usual.client_pause)?,
+            engine_pause: time("gateway.engine_pause_s", self.engine_pause_s, usual.engine_pause)?,
+            body_pause: time("gateway.body_pause_s", self.body_pause_s, usual.body_pause)?,
+            body_whole: time("gateway.body_whole_s", self.body_whole_s, usual.body_whole)?,
+            keep_alive: time("gateway.keep_alive_s", self.keep_alive_s, usual.keep_alive)?,
+            ..usual
+        })
+    }
+}
+
 impl Serving {
     fn checked(&self) -> Result<ServingRules, ConfigError> {
         let usual = ServingRules::default();
-        let time = |name: &'static str, asked: Option<f64>, usual: Duration| match asked {
-            None => Ok(usual),
-            Some(seconds) if (0.1..=1_000_000.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-            Some(seconds) => Err(value(name, &seconds.to_string(), "seconds from 0.1 to 1000000")),
-        };
         Ok(ServingRules {
             stuck_after: time("serving.stuck_after_s", self.stuck_after_s, usual.stuck_after)?,
             silent_after: time("serving.silent_after_s", self.silent_after_s, usual.silent_after)?,
@@ -198,6 +232,7 @@ impl Config {
                 Profile::Dev => state_dir.join("update-trust"),
             }),
             serving: file.serving.checked()?,
+            gateway: file.gateway.checked()?,
             hub_endpoint: file.hub_endpoint,
             download_stall: std::time::Duration::from_secs(file.download_stall_seconds.unwrap_or(30).max(1)),
             state_dir,
@@ -254,6 +289,19 @@ mod tests {
         assert_eq!((config.serving.stuck_after, config.serving.restarts), (Duration::from_secs(4), 1));
         assert_eq!(config.serving.hang_after, ServingRules::default().hang_after);
         assert!(parse("[serving]\nhang_after_s = 0", &[]).unwrap_err().to_string().contains("serving.hang_after_s"));
+        assert_eq!(
+            (config.gateway.keep_alive, parse("[gateway]\nkeep_alive_s = 0.5", &[]).unwrap().gateway.keep_alive),
+            (Duration::from_secs(10), Duration::from_millis(500))
+        );
+        assert!(parse("[gateway]\nkeep_alive_s = 0", &[]).unwrap_err().to_string().contains("gateway.keep_alive_s"));
+    }
+
+    #[test]
+    fn times_of_the_data_plane_can_be_set_and_are_the_products_otherwise() {
+        let config = parse("[gateway]\nclient_pause_s = 2.5", &[]).unwrap();
+        assert_eq!(config.gateway.client_pause, Duration::from_millis(2500));
+        assert_eq!((config.gateway.engine_pause, parse("", &[]).unwrap().gateway.client_pause), (Duration::from_secs(300), Duration::from_secs(60)));
+        assert!(parse("[gateway]\nclient_pause_s = 0", &[]).unwrap_err().to_string().contains("gateway.client_pause_s"));
     }
 
     #[test]

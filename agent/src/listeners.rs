@@ -31,6 +31,7 @@ use warden_access::http::{LocalAddress, OverTls};
 use crate::{
     ending::{End, LAST_CALL, Newcomer},
     peers::Peers,
+    stall::Impatient,
 };
 
 /// Connections at the same time on one listener; more wait in the kernel's queue.
@@ -43,12 +44,12 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Accepts and serves until the end says so; returns once its connections ended or were cut. With `tls` every connection must first
-/// finish a handshake.
-pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, end: End) {
-    serve_shared(listener, router, tls, end, Peers::new(MAX_OF_ONE)).await;
+/// finish a handshake. A client that reads nothing for `unread` is cut off.
+pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, end: End, unread: Duration) {
+    serve_shared(listener, router, tls, end, Peers::new(MAX_OF_ONE), unread).await;
 }
 
-async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End, peers: Peers) {
+async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End, peers: Peers, unread: Duration) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
@@ -66,6 +67,7 @@ async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcce
                 let permit = (permit, place);
                 let _ = stream.set_nodelay(true);
                 let facts = Facts { peer: Some(peer), local: stream.local_addr().ok(), tls: tls.is_some() };
+                let stream = Impatient::new(stream, unread);
                 let service = Service { router: router.clone(), facts };
                 let (newcomer, mut end) = (end.newcomer(), end.clone());
                 match tls.clone() {
@@ -251,7 +253,7 @@ mod tests {
         let (_ender, end) = ending();
         let said = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { format!("{} here", peer.ip()) };
         let router = Router::new().route("/", axum::routing::get(said));
-        tokio::spawn(serve_shared(listener, router, None, end, Peers::counting_all(2)));
+        tokio::spawn(serve_shared(listener, router, None, end, Peers::counting_all(2), LIMIT));
         let from = |last: u8| async move {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind(([127, 0, 0, last], 0).into()).unwrap();
@@ -270,6 +272,21 @@ mod tests {
         for stream in greedy {
             assert!(ask(stream).await.ends_with("here"), "and so is who came in time");
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_loses_its_connection_and_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ender, end) = ending();
+        let router = Router::new().route("/", axum::routing::get(|| async { vec![b'x'; 32 << 20] }));
+        let serving = tokio::spawn(serve_tcp(listener, router, None, end, Duration::from_millis(200)));
+        let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: box\r\n\r\n").await.unwrap();
+        client.readable().await.unwrap();
+        ender.stop();
+        // It ends only once its last connection did, which nobody cuts.
+        tokio::time::timeout(LIMIT, serving).await.expect("the connection is given up").unwrap();
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ mod redirect;
 mod routes;
 mod seed;
 mod sockets;
+mod stall;
 mod status;
 mod updates;
 mod wiring;

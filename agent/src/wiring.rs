@@ -20,7 +20,7 @@ use warden_domain::{
     tasks::Tasks,
 };
 use warden_engines::{ProcessConfig, ProcessEngines, SystemdConfig, SystemdEngines};
-use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
+use warden_gateway::{FlightTable, Gateway, GatewayParts};
 use warden_models::{Models, ModelsConfig};
 use warden_monitor::{Appliance, Monitor, MonitorParts};
 use warden_platform::ApplianceMachine;
@@ -84,6 +84,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         gpus: gpus.clone(),
         rules: config.serving.clone(),
         evidence_dir: config.state_dir.join("evidence"),
+        launches_dir: config.state_dir.join("launches"),
         changes: changes.clone(),
     })
     .await?;
@@ -93,7 +94,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
     models.set_in_use(move |id| runs.states().get(id).is_some_and(|s| !matches!(s.state, StateWord::Stopped | StateWord::Failed)));
     let gateway = Gateway::new(
         GatewayParts { keys: access.clone(), serving: serving.clone(), demand: serving.clone(), ledger: ledger.clone(), flights: flights.clone() },
-        GatewayLimits::default(),
+        config.gateway.clone(),
     );
 
     let main = sockets.iter().find(|socket| socket.spoken != Spoken::Redirect);
@@ -176,7 +177,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         version,
     };
     let router = rooms.router();
-    let (ender, end) = ending::ending();
+    let ((ender, end), unread) = (ending::ending(), config.gateway.client_pause);
     let mut servers = JoinSet::new();
     for Socket { listener, spoken } in sockets {
         let (router, tls) = match spoken {
@@ -185,11 +186,13 @@ pub async fn run(config: Config) -> Result<(), Problem> {
             Spoken::Tls if tls.is_none() => return Err(Problem::internal("There is an encrypted port but no certificate for it.")),
             Spoken::Tls => (router.clone(), tls.clone()),
         };
-        servers.spawn(listeners::serve_tcp(listener, router, tls, end.clone()));
+        servers.spawn(listeners::serve_tcp(listener, router, tls, end.clone(), unread));
     }
     if let Some(door) = &door {
         let (router, end) = (router.clone(), end.clone());
-        door.serve_with(Box::new(move |listener, stop| tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, end.stopped_by(stop)))));
+        door.serve_with(Box::new(move |listener, stop| {
+            tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, end.stopped_by(stop), unread))
+        }));
     }
     if let Some(door) = door.as_ref().filter(|_| !rooms.front.config().plain_http) {
         door.forget_unwanted().await;

@@ -195,6 +195,7 @@ impl Hub for World {
         let card = |index: u32| GpuCard {
             index,
             id: GpuId::from_stored(format!("GPU-{index}")),
+            minor: None,
             name: Some("Card <9>".to_owned()),
             pci: None,
             memory_total: Some(Bytes(24 << 30)),

@@ -37,7 +37,7 @@ pub(crate) fn of(why: Refusal, model: &str, table: &ReplicaTable) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use warden_domain::{ids::ModelId, replica::ServedModel};
+    use warden_domain::{engine::EngineKind, ids::ModelId, replica::ServedModel};
 
     use super::*;
 
@@ -45,7 +45,14 @@ mod tests {
     fn a_wrong_model_name_is_answered_with_the_right_ones() {
         let mut table = ReplicaTable::default();
         assert!(not_loaded("x", &table).full_text().contains("load one in the console"));
-        let model = ServedModel { id: ModelId::from_stored("m"), served_name: "tiny".to_owned(), context: None, created: 0, replicas: Vec::new() };
+        let model = ServedModel {
+            id: ModelId::from_stored("m"),
+            served_name: "tiny".to_owned(),
+            engine: EngineKind::Vllm,
+            context: None,
+            created: 0,
+            replicas: Vec::new(),
+        };
         table.models.insert("tiny".to_owned(), model);
         let text = not_loaded("x", &table).full_text();
         assert!(text.contains("\"x\"") && text.contains("tiny"), "{text}");

@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use warden_domain::usage::Outcome;
+use warden_domain::{engine::ReplicaSample, usage::Outcome};
 use warden_gateway::GatewayLimits;
 
 const ASK: &str = r#"{"model":"tiny"}"#;
@@ -92,6 +92,18 @@ async fn a_client_that_stops_reading_is_given_up_and_does_not_hold_the_engine() 
 }
 
 #[tokio::test]
+async fn a_client_that_stops_reading_an_answer_in_one_piece_is_given_up_the_same_way() {
+    let pieces = std::iter::once("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 134217728\r\n\r\n".to_owned())
+        .chain(std::iter::repeat_n("x".repeat(1 << 20), 128))
+        .collect();
+    let limits = GatewayLimits { client_pause: Duration::from_millis(300), ..GatewayLimits::default() };
+    let (bench, engine) = Bench::with_limits(vec![Act::Slowly(pieces, Duration::from_millis(1))], limits);
+    let _unread = send(&bench, ASK).await;
+    engine.was_left().await;
+    assert_eq!(bench.the_charge().await.outcome, Outcome::ClientGone);
+}
+
+#[tokio::test]
 async fn a_slow_client_that_does_read_gets_everything() {
     let event = format!("data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n", "x".repeat(20_000));
     let events: Vec<&str> = std::iter::repeat_n(event.as_str(), 60).chain([USAGE, DONE]).collect();
@@ -116,6 +128,23 @@ async fn an_engine_that_goes_silent_in_the_middle_is_given_up_with_an_error() {
     let wire = read_all(&mut send(&bench, ASK_STREAM).await).await;
     assert!(wire.contains("\"code\":\"upstream_timeout\"") && !wire.ends_with("0\r\n\r\n"), "{wire}");
     assert_eq!(bench.the_charge().await.outcome, Outcome::EngineFailed);
+}
+
+#[tokio::test]
+async fn the_first_byte_may_take_any_time_while_the_engine_says_that_it_is_at_work() {
+    let late = || vec![Act::Slowly(vec![STREAM_HEAD.to_owned(), format!("{}0\r\n\r\n", chunked(HELLO))], Duration::from_millis(900))];
+    let limits = || GatewayLimits { engine_pause: Duration::from_millis(200), ..GatewayLimits::default() };
+    let (bench, engine) = Bench::with_limits(late(), limits());
+    let replica = format!("tiny-{}", engine.socket.file_stem().unwrap().to_str().unwrap());
+    bench.serving.figures(&replica, "1", ReplicaSample { running: Some(1), ..ReplicaSample::default() });
+    let wire = read_all(&mut send(&bench, ASK_STREAM).await).await;
+    assert!(wire.contains("hello") && wire.ends_with("0\r\n\r\n"), "{wire}");
+
+    let (bench, engine) = Bench::with_limits(late(), limits());
+    let replica = format!("tiny-{}", engine.socket.file_stem().unwrap().to_str().unwrap());
+    bench.serving.figures(&replica, "1", ReplicaSample { running: Some(0), ..ReplicaSample::default() });
+    let wire = read_all(&mut send(&bench, ASK_STREAM).await).await;
+    assert!(wire.contains("\"code\":\"upstream_timeout\""), "an engine that has nothing to do will not answer any more: {wire}");
 }
 
 #[tokio::test]

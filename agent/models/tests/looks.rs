@@ -24,6 +24,7 @@ impl Gpus for Cards {
     fn snapshot(&self) -> Arc<GpuSnapshot> {
         let card = |(used, index): (&u64, u32)| GpuCard {
             index,
+            minor: None,
             id: GpuId::from_stored(format!("GPU-{index}")),
             name: None,
             pci: None,

@@ -119,6 +119,7 @@ mod tests {
         GpuCard {
             index,
             id: GpuId::from_stored(id),
+            minor: None,
             name: Some("RTX 5090".to_owned()),
             pci: None,
             memory_total: None,

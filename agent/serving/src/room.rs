@@ -12,7 +12,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 use warden_domain::{
     Problem, ProblemKind,
     change::Changes,
@@ -20,19 +23,25 @@ use warden_domain::{
     gpu::Gpus,
     ids::{ModelId, ReplicaId},
     model::{Model, ModelState, Registry, StateWord},
-    replica::{InFlight, Reload, ReplicaTable, Sampled, Serving},
+    replica::{InFlight, Kept, Reload, ReplicaTable, Sampled, Serving},
 };
 use warden_store::Store;
 
 use crate::{
+    bounded::{FILE_LIMIT, blocking, of_file},
     claims,
     demand::Loads,
+    evidence,
     name::replica_id,
     plan::obstacle,
     reconciler::{Command, Reconciler},
     rules::ServingRules,
     work::Tools,
 };
+
+const EVIDENCE_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+/// A wish waits so long for the list of installed engines.
+const PACKS_LIMIT: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// What the room works with.
 pub struct ServingParts {
@@ -50,6 +59,8 @@ pub struct ServingParts {
     pub rules: ServingRules,
     /// Where evidence of engines that were given up is kept: `evidence` in the agent's state folder. Made when it is needed.
     pub evidence_dir: PathBuf,
+    /// Where it is written down with which settings each engine was started: `launches` in the agent's state folder. Made when it is needed.
+    pub launches_dir: PathBuf,
     /// Where news goes to and comes from.
     pub changes: Changes,
 }
@@ -72,6 +83,7 @@ pub struct ServingRoom {
     engines: Arc<dyn Engines>,
     gpus: Arc<dyn Gpus>,
     pub(crate) loads: Loads,
+    evidence_dir: PathBuf,
     pub(crate) this: Weak<Self>,
 }
 
@@ -90,12 +102,23 @@ impl ServingRoom {
         let (commands, queue) = mpsc::channel(64);
         let (events, reports) = mpsc::unbounded_channel();
         let (registry, engines) = (Arc::clone(&parts.registry), Arc::clone(&parts.engines));
-        let tools = Tools { registry, engines, flights: parts.flights, evidence_dir: parts.evidence_dir, events };
+        let (evidence_dir, launches_dir) = (parts.evidence_dir, parts.launches_dir);
+        let kept_in = evidence_dir.clone();
+        let tools = Tools { registry, engines, flights: parts.flights, evidence_dir, launches_dir, events };
         let mut reconciler = Reconciler::new(parts.store, tools, (Arc::clone(&parts.gpus), parts.rules), parts.changes, Arc::clone(&boards), reports);
         reconciler.wake_up().await?;
         tokio::spawn(reconciler.run(queue));
         let (registry, engines, gpus) = (parts.registry, parts.engines, parts.gpus);
-        Ok(Arc::new_cyclic(|this| Self { commands, boards, registry, engines, gpus, loads: Loads::default(), this: this.clone() }))
+        Ok(Arc::new_cyclic(|this| Self {
+            commands,
+            boards,
+            registry,
+            engines,
+            gpus,
+            loads: Loads::default(),
+            evidence_dir: kept_in,
+            this: this.clone(),
+        }))
     }
 
     /// Ends the room. With `stop_engines` the engines are stopped too (what is wanted stays recorded); without, they go on and the next
@@ -111,6 +134,11 @@ impl ServingRoom {
         let (reply, answer) = oneshot::channel();
         self.commands.send(make(reply)).await.map_err(|_| stopping())?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    async fn file_is_whole(&self, model: &Model) -> Result<(), Problem> {
+        let (registry, id) = (Arc::clone(&self.registry), model.id.clone());
+        of_file(&model.config.path, FILE_LIMIT, async move { registry.verify(&id).await }).await
     }
 
     /// Refuses cards on which the engine would not start, unless an engine of this very model may be what fills them.
@@ -129,7 +157,9 @@ impl ServingRoom {
     }
 
     async fn engine_is_there(&self, model: &Model) -> Result<(), Problem> {
-        let packs = self.engines.packs().await;
+        let engines = Arc::clone(&self.engines);
+        // While they cannot be listed the load is recorded, and the model says what it waits for.
+        let Ok(Ok(packs)) = timeout(PACKS_LIMIT, tokio::spawn(async move { engines.packs().await })).await else { return Ok(()) };
         let coming = packs.iter().any(|pack| pack.engine == model.config.engine && !matches!(pack.state, PackState::Broken { .. }));
         match obstacle(model.config.engine, &packs) {
             Some(reason) if !coming => Err(Problem::new(ProblemKind::EngineUnavailable, reason.message)),
@@ -154,7 +184,7 @@ impl Serving for ServingRoom {
 
     async fn load(&self, id: &ModelId) -> Result<(), Problem> {
         let model = self.registry.get(id).await?;
-        self.registry.verify(id).await?;
+        self.file_is_whole(&model).await?;
         self.engine_is_there(&model).await?;
         self.engines.check_arguments(model.config.engine, &model.config.layout.extra_args)?;
         self.cards_have_room(&model).await?;
@@ -168,9 +198,30 @@ impl Serving for ServingRoom {
 
     async fn reload(&self, id: &ModelId) -> Result<Reload, Problem> {
         let model = self.registry.get(id).await?;
-        self.registry.verify(id).await?;
+        self.file_is_whole(&model).await?;
         self.engines.check_arguments(model.config.engine, &model.config.layout.extra_args)?;
         self.ask(|reply| Command::Reload { model, reply }).await
+    }
+
+    async fn drain(&self, id: &ModelId, number: u16) -> Result<(), Problem> {
+        let model = self.registry.get(id).await?;
+        self.ask(|reply| Command::Drain { model, number, reply }).await
+    }
+
+    async fn evidence(&self, id: &ModelId) -> Result<Vec<Kept>, Problem> {
+        let (model, folder) = (self.registry.get(id).await?.id, self.evidence_dir.clone());
+        blocking(EVIDENCE_LIMIT, move || evidence::of_model(&folder, &model)).await.ok_or_else(evidence_hangs)
+    }
+
+    async fn evidence_file(&self, id: &ModelId, name: &str, file: &str) -> Result<String, Problem> {
+        let (model, folder) = (self.registry.get(id).await?.id, self.evidence_dir.clone());
+        let (folder_name, file_name) = (name.to_owned(), file.to_owned());
+        let read = blocking(EVIDENCE_LIMIT, move || evidence::file(&folder, &model, &folder_name, &file_name)).await.ok_or_else(evidence_hangs)?;
+        let shown = |text: &str| text.chars().filter(|c| !c.is_control()).take(80).collect::<String>();
+        read.ok_or_else(|| {
+            Problem::new(ProblemKind::NotFound, format!("Nothing called {}/{} was kept of this model.", shown(name), shown(file)))
+                .hint("Only the newest are kept; the list says which.")
+        })
     }
 
     async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem> {
@@ -182,6 +233,12 @@ impl Serving for ServingRoom {
         let replica = wanted.map_or_else(|| replica_id(&model, 0), |replica| replica.id.clone());
         Ok(self.engines.log_tail(&replica, lines).await)
     }
+}
+
+fn evidence_hangs() -> Problem {
+    Problem::new(ProblemKind::SystemService, "The disk with what was kept of engines does not answer.")
+        .hint("Look at the disks on the page Storage, and try again.")
+        .retry_after(std::time::Duration::from_secs(10))
 }
 
 fn stopping() -> Problem {

@@ -33,6 +33,10 @@ use crate::{Store, StoreError, keys, usage};
 const PLACES: usize = 16_384;
 /// How long a charge may lie in memory while the disk takes writes.
 const PACE: Duration = Duration::from_millis(500);
+/// How long charges may lie in the channel before they are looked at: waking for each would cost more than taking it in.
+const LULL: Duration = Duration::from_millis(20);
+/// Charges taken in at once.
+const HANDFUL: usize = 1024;
 /// Pause after a write that failed.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Rows of single requests kept in memory while the disk takes no writes.
@@ -204,6 +208,8 @@ impl Keeper {
         let mut writing: Option<Writing> = None;
         let mut due: Option<Instant> = None;
         let mut waiting: Vec<oneshot::Sender<Result<(), StoreError>>> = Vec::new();
+        let mut handful = Vec::with_capacity(HANDFUL);
+        let mut rest: Option<Instant> = None;
         loop {
             if writing.is_none() && !waiting.is_empty() {
                 while let Ok(one) = finished.try_recv() {
@@ -220,13 +226,17 @@ impl Keeper {
                     writing = None;
                     due = self.written(batch, &result).then(|| Instant::now() + PAUSE).or_else(|| (!self.pending.is_empty()).then(|| Instant::now() + PACE));
                 }
-                one = finished.recv(), if room => match one {
-                    Some(one) => {
-                        self.take(one);
-                        due.get_or_insert_with(|| Instant::now() + PACE);
+                taken = finished.recv_many(&mut handful, HANDFUL), if room && rest.is_none() => {
+                    if taken == 0 {
+                        break;
                     }
-                    None => break,
-                },
+                    handful.drain(..).for_each(|one| self.take(one));
+                    let now = Instant::now();
+                    due.get_or_insert(now + PACE);
+                    // A full handful means that more is there already.
+                    rest = (taken < HANDFUL).then(|| now + LULL);
+                }
+                () = tokio::time::sleep_until(rest.unwrap_or_else(Instant::now)), if rest.is_some() => rest = None,
                 Some(tell) = asked.recv() => waiting.push(tell),
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() && writing.is_none() => {
                     due = None;

@@ -4,6 +4,7 @@
 //! and writes `target/evidence/slice.json`. It exits non-zero when an id failed or was not executed, or a threshold is missed.
 
 mod agent;
+mod alone;
 mod appliance;
 mod budgets;
 mod cases;

@@ -18,7 +18,6 @@ use warden_domain::{
     units::{Bytes, Tokens},
 };
 
-use super::owner::real;
 use crate::hub::is_projector;
 
 /// The folder of records inside the models folder.
@@ -132,14 +131,15 @@ impl Record {
 
     /// The arguments that the model is registered with: the ones that were asked for, and the image part where one came along and nothing was
     /// said of one.
-    pub(crate) fn arguments(&self, models_dir: &Path) -> Vec<String> {
+    pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = self.layout.extra_args.clone();
         let said = arguments.iter().any(|word| {
             let name = word.split('=').next().unwrap_or_default().replace('_', "-");
             matches!(name.as_str(), "-mm" | "--no-mmproj") || name.starts_with("--mmproj")
         });
         if let Some(file) = self.files.iter().find(|file| is_projector(&file.path)).filter(|_| self.engine == EngineKind::LlamaCpp && !said) {
-            arguments.extend(["--mmproj".to_owned(), real(&self.target(models_dir, file)).display().to_string()]);
+            // A file beside the model is named by its name alone.
+            arguments.extend(["--mmproj".to_owned(), file.path.rsplit('/').next().unwrap_or_default().to_owned()]);
         }
         arguments
     }
@@ -233,11 +233,10 @@ mod tests {
     #[test]
     fn an_image_part_is_given_to_the_engine_unless_the_admin_said_something_of_one() {
         let files = [("m.gguf", 1), ("mmproj-f16.gguf", 1)];
-        let folder = Path::new("/nowhere/models");
-        assert_eq!(record(&files, &["--seed", "1"]).arguments(folder), ["--seed", "1", "--mmproj", "/nowhere/models/f/mmproj-f16.gguf"]);
+        assert_eq!(record(&files, &["--seed", "1"]).arguments(), ["--seed", "1", "--mmproj", "mmproj-f16.gguf"]);
         for own in [&["--no-mmproj"][..], &["-mm", "/x"], &["--mmproj=/x"], &["--no_mmproj"], &["--mmproj-auto"]] {
-            assert_eq!(record(&files, own).arguments(folder), own);
+            assert_eq!(record(&files, own).arguments(), own);
         }
-        assert!(record(&files[..1], &[]).arguments(folder).is_empty());
+        assert!(record(&files[..1], &[]).arguments().is_empty());
     }
 }

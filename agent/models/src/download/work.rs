@@ -175,7 +175,7 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
         served_name: Some(record.served_name.clone()),
         context: record.context,
         slots: record.slots,
-        layout: Layout { extra_args: record.arguments(&inner.models_dir), ..record.layout.clone() },
+        layout: Layout { extra_args: record.arguments(), ..record.layout.clone() },
     };
     let model = match inner.registry.register(new).await {
         Ok(model) => model,

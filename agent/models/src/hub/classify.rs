@@ -123,17 +123,15 @@ pub(crate) fn is_projector(path: &str) -> bool {
     name.ends_with(".gguf") && name.contains("mmproj")
 }
 
-/// The image part that goes with a model: beside it or at the top of the repository. Of several the one with 16-bit floats, which every
+/// The image part that goes with a model: one beside it, as an engine is given no other. Of several the one with 16-bit floats, which every
 /// processor and card computes with, then the smallest.
 fn projector<'a>(files: &'a [HubFile], model: &str) -> Option<&'a HubFile> {
     let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let near = |file: &&HubFile| file.kind == FileKind::Mmproj && (folder(&file.path) == folder(model) || folder(&file.path).is_none());
+    let near = |file: &&HubFile| file.kind == FileKind::Mmproj && folder(&file.path) == folder(model);
     // One that is split is nothing that the engine takes.
     let whole = |file: &&HubFile| part_of(file.path.rsplit('/').next().unwrap_or_default()).is_none();
-    files.iter().filter(near).filter(whole).min_by_key(|file| {
-        let beside = folder(&file.path) == folder(model);
-        (!beside, quantisation(&file.path).as_deref() != Some("F16"), file.size, file.path.clone())
-    })
+    let rank = |file: &&HubFile| (quantisation(&file.path).as_deref() != Some("F16"), file.size, file.path.clone());
+    files.iter().filter(near).filter(whole).min_by_key(rank)
 }
 
 /// `…-00001-of-00003.safetensors`.
@@ -287,10 +285,10 @@ mod tests {
             [
                 ("x-00001-of-00003.gguf", 8, None, true),
                 ("m-Q4_K_M.gguf", 23, Some("Q4_K_M"), false),
-                ("big/m-Q8_0-00001-of-00002.gguf", 73, Some("Q8_0"), false)
+                ("big/m-Q8_0-00001-of-00002.gguf", 70, Some("Q8_0"), false)
             ]
         );
-        assert_eq!(found[2].weights, Bytes(70), "the image part is no weight of the model");
+        assert_eq!(found[1].weights, Bytes(20), "the image part is no weight of the model");
     }
 
     #[test]
@@ -345,7 +343,7 @@ mod tests {
         assert_eq!(of_model(&two, "m-Q4_0.gguf").as_deref(), Some("mmproj-F16.gguf"));
         let folders = [("a/m-Q4_0.gguf", 9), ("a/mmproj-m-q8_0.gguf", 4), ("b/n-Q4_0.gguf", 9), ("c/mmproj-o-f16.gguf", 3), ("MMPROJ-f16.GGUF", 7)];
         assert_eq!(of_model(&folders, "a/m-Q4_0.gguf").as_deref(), Some("a/mmproj-m-q8_0.gguf"), "the one beside it");
-        assert_eq!(of_model(&folders, "b/n-Q4_0.gguf").as_deref(), Some("MMPROJ-f16.GGUF"), "else the one at the top");
+        assert_eq!(of_model(&folders, "b/n-Q4_0.gguf"), None, "never that of another folder");
         assert_eq!(of_model(&[("m-Q4_0.gguf", 9), ("x/mmproj-f16.gguf", 1)], "m-Q4_0.gguf"), None, "never that of another folder");
     }
 

@@ -1,98 +1,54 @@
 //! Messages one after the other: `messages` of chat and Messages, `input` of Responses.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
 use super::{
     hash,
+    reader::{Kind, Reader},
     scan::Scan,
-    value::{Content, Members},
+    value::{self, Members},
 };
 
 /// Links kept of a chain; older ones are folded into the first that is kept.
 const LINKS: usize = 1024;
 
 /// Reads messages into a scan.
-pub(crate) struct Messages<'a>(pub(crate) &'a mut Scan);
-
-impl Messages<'_> {
-    fn link(&mut self, message: u64) {
-        let scan = &mut *self.0;
-        let before = scan.chain.last().copied().unwrap_or(0);
-        if scan.chain.len() >= LINKS * 2 {
-            scan.chain.drain(..LINKS);
+pub(crate) fn read(scan: &mut Scan, reader: &mut Reader<'_>) -> Option<()> {
+    match reader.kind()? {
+        Kind::Null => reader.scalar().map(drop),
+        Kind::Object => reader.skip(),
+        Kind::Text => {
+            let said = value::text_alone(reader.text()?);
+            link(scan, said);
+            Some(())
         }
-        scan.chain.push(hash::of(&(before, message)));
-        scan.messages += 1;
-    }
-
-    fn take(&mut self, message: &Members) {
-        let Some(hash) = message.hash() else { return };
-        let role = message.role();
-        // What stands in front of the first turn is the system prompt, whatever the dialect calls it.
-        if self.0.messages == 0 && matches!(role, Some("system" | "developer")) {
-            self.0.system = hash::of(&(self.0.system, hash));
-            return;
-        }
-        self.0.opening &= matches!(role, Some("user" | "system" | "developer"));
-        self.link(hash);
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Messages<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Messages<'_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("messages")
-    }
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_str<E: Error>(mut self, value: &str) -> Result<(), E> {
-        let content = Content.visit_str(value)?;
-        self.link(content);
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
-        while let Some(message) = items.next_element_seed(Message)? {
-            if let Some(message) = message {
-                self.take(&message);
+        Kind::Array => reader.array(|reader| match reader.kind()? {
+            Kind::Object => {
+                take(scan, &Members::read(reader)?);
+                Some(())
             }
-        }
-        Ok(())
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-}
-
-/// One message; anything but an object is none.
-struct Message;
-
-impl<'de> DeserializeSeed<'de> for Message {
-    type Value = Option<Members>;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Option<Members>, D::Error> {
-        reader.deserialize_any(self)
+            // Anything but an object is no message.
+            Kind::Text => reader.text().map(drop),
+            _ => None,
+        }),
+        Kind::Number | Kind::Bool => None,
     }
 }
 
-impl<'de> Visitor<'de> for Message {
-    type Value = Option<Members>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message")
+fn link(scan: &mut Scan, message: u64) {
+    let before = scan.chain.last().copied().unwrap_or(0);
+    if scan.chain.len() >= LINKS * 2 {
+        scan.chain.drain(..LINKS);
     }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Members>, A::Error> {
-        Members::read(map).map(Some)
+    scan.chain.push(hash::of(&(before, message)));
+    scan.messages += 1;
+}
+
+fn take(scan: &mut Scan, message: &Members<'_>) {
+    let Some(hash) = message.hash() else { return };
+    // What stands in front of the first turn is the system prompt, whatever the dialect calls it.
+    if scan.messages == 0 && message.has_role(&["system", "developer"]) {
+        scan.system = hash::of(&(scan.system, hash));
+        return;
     }
-    fn visit_str<E: Error>(self, _: &str) -> Result<Option<Members>, E> {
-        Ok(None)
-    }
+    scan.opening &= message.has_role(&["user", "system", "developer"]);
+    link(scan, hash);
 }

@@ -9,12 +9,13 @@ mod book;
 mod hash;
 mod ids;
 mod message;
+mod reader;
 mod scan;
 mod value;
 
 pub use book::{Book, Met, Shelf};
 pub use ids::{Ids, find as find_ids};
-pub use scan::{Scan, scan};
+pub use scan::{Member, Scan, scan, scan_members};
 
 /// A request as the book looks it up.
 #[derive(Clone, Debug)]

@@ -1,10 +1,12 @@
-//! One pass over a body: what it says about its conversation.
+//! One pass over a body: what it says about its conversation, and where its members stand.
 
-use std::fmt;
+use std::{borrow::Cow, ops::Range};
 
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
-use super::{hash, message::Messages, value::Content};
+use super::{
+    hash, message,
+    reader::{Kind, Reader},
+    value,
+};
 
 /// What a body says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,125 +30,94 @@ impl Default for Scan {
     }
 }
 
+/// A member of the body itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Its name, without needless escapes.
+    pub name: Cow<'a, [u8]>,
+    /// Where its value stands in the body.
+    pub value: Range<usize>,
+}
+
 /// Reads a body of any of the three dialects; `None` when it is no JSON object, or nested beyond reason.
 #[must_use]
 pub fn scan(body: &[u8]) -> Option<Scan> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    (&mut reader).deserialize_map(Body).ok()
+    scan_members(body).map(|(scan, _)| scan)
 }
 
-struct Body;
-
-impl<'de> Visitor<'de> for Body {
-    type Value = Scan;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scan, A::Error> {
-        let mut scan = Scan::default();
-        while let Some(name) = map.next_key::<String>()? {
-            match name.as_str() {
-                "messages" | "input" => map.next_value_seed(Messages(&mut scan))?,
-                "system" | "instructions" => {
-                    let system = map.next_value_seed(Content)?;
-                    scan.system = hash::of(&(scan.system, system));
-                }
-                "tools" => scan.tools |= map.next_value::<Several>()?.0,
-                "prompt_cache_key" => scan.cache_key = map.next_value::<Text>()?.0,
-                "metadata" => scan.user_id = map.next_value::<Metadata>()?.0,
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+/// The same, and all members of the body in their order, so that nobody has to go over it once more for a few of them. Values are those
+/// of an object that is whole; whether each of them is faultless JSON inside is for whoever reads it.
+#[must_use]
+pub fn scan_members(body: &[u8]) -> Option<(Scan, Vec<Member<'_>>)> {
+    let (mut reader, mut scan, mut members) = (Reader::new(body), Scan::default(), Vec::with_capacity(16));
+    reader.object(|reader, name| {
+        let name = name.canonical();
+        let kind = reader.kind()?;
+        let from = reader.at();
+        match &*name {
+            b"messages" | b"input" => message::read(&mut scan, reader)?,
+            b"system" | b"instructions" => {
+                let system = value::content(reader)?;
+                scan.system = hash::of(&(scan.system, system));
             }
+            b"tools" => {
+                let before = reader.at();
+                reader.skip()?;
+                let inside = &body[before + 1..reader.at()];
+                scan.tools |= kind == Kind::Array && inside.trim_ascii_start().first() != Some(&b']');
+            }
+            b"prompt_cache_key" => scan.cache_key = text_or_none(reader)?,
+            b"metadata" => scan.user_id = user_id(reader)?,
+            _ => reader.skip()?,
         }
-        Ok(scan)
-    }
+        members.push(Member { name, value: from..reader.at() });
+        Some(())
+    })?;
+    reader.is_at_end().then_some((scan, members))
 }
 
-/// Whether a list holds anything; a value of another kind holds nothing.
-struct Several(bool);
 /// A string; a value of another kind is none.
-struct Text(Option<String>);
+fn text_or_none(reader: &mut Reader<'_>) -> Option<Option<String>> {
+    if reader.kind()? == Kind::Text { reader.text().map(|text| text.to_text()) } else { reader.skip().map(|()| None) }
+}
+
 /// `user_id` of an object.
-struct Metadata(Option<String>);
-
-macro_rules! lenient {
-    ($name:ident, $none:expr, { $($more:tt)* }) => {
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-                struct Lenient;
-                impl<'de> Visitor<'de> for Lenient {
-                    type Value = $name;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("JSON")
-                    }
-                    fn visit_unit<E: Error>(self) -> Result<$name, E> { Ok($none) }
-                    fn visit_bool<E: Error>(self, _: bool) -> Result<$name, E> { Ok($none) }
-                    fn visit_i64<E: Error>(self, _: i64) -> Result<$name, E> { Ok($none) }
-                    fn visit_u64<E: Error>(self, _: u64) -> Result<$name, E> { Ok($none) }
-                    fn visit_f64<E: Error>(self, _: f64) -> Result<$name, E> { Ok($none) }
-                    $($more)*
-                }
-                reader.deserialize_any(Lenient)
-            }
+fn user_id(reader: &mut Reader<'_>) -> Option<Option<String>> {
+    if reader.kind()? != Kind::Object {
+        return reader.skip().map(|()| None);
+    }
+    let mut found = None;
+    reader.object(|reader, name| {
+        if &*name.canonical() == b"user_id" {
+            found = text_or_none(reader)?;
+            Some(())
+        } else {
+            reader.skip()
         }
-    };
+    })?;
+    Some(found)
 }
 
-macro_rules! skip_map {
-    ($name:ident, $none:expr) => {
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
-            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            Ok($none)
-        }
-    };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_a_body_are_found_where_they_stand() {
+        let body = br#" { "model" : "a", "messages":[{"role":"user","content":"x"}] ,"strea\u006d":true,"n":1.5 } "#;
+        let (scan, members) = scan_members(body).unwrap();
+        let seen: Vec<(&[u8], &[u8])> = members.iter().map(|m| (&*m.name, &body[m.value.clone()])).collect();
+        assert_eq!(scan.messages, 1);
+        assert_eq!(seen[0], (&b"model"[..], &br#""a""#[..]));
+        assert_eq!(seen[1].1, br#"[{"role":"user","content":"x"}]"#);
+        assert_eq!(seen[2..], [(&b"stream"[..], &b"true"[..]), (&b"n"[..], &b"1.5"[..])]);
+        assert!(scan_members(br#"{"a":1} x"#).is_none());
+    }
+
+    #[test]
+    fn a_list_of_tools_counts_when_there_is_one_in_it() {
+        let tools = |text: &str| scan(format!(r#"{{"tools":{text}}}"#).as_bytes()).unwrap().tools;
+        assert!(tools("[{}]") && tools("[ 1 ]"));
+        assert!(!tools("[]") && !tools("[ \n]") && !tools("{\"a\":[1]}") && !tools("null"));
+    }
 }
-
-macro_rules! skip_seq {
-    ($name:ident, $none:expr) => {
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<$name, A::Error> {
-            while items.next_element::<IgnoredAny>()?.is_some() {}
-            Ok($none)
-        }
-    };
-}
-
-lenient!(Several, Several(false), {
-    fn visit_str<E: Error>(self, _: &str) -> Result<Several, E> {
-        Ok(Several(false))
-    }
-    skip_map!(Several, Several(false));
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Several, A::Error> {
-        let mut any = false;
-        while items.next_element::<IgnoredAny>()?.is_some() {
-            any = true;
-        }
-        Ok(Several(any))
-    }
-});
-
-lenient!(Text, Text(None), {
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(Some(text.to_owned())))
-    }
-    skip_map!(Text, Text(None));
-    skip_seq!(Text, Text(None));
-});
-
-lenient!(Metadata, Metadata(None), {
-    fn visit_str<E: Error>(self, _: &str) -> Result<Metadata, E> {
-        Ok(Metadata(None))
-    }
-    skip_seq!(Metadata, Metadata(None));
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
-        let mut found = None;
-        while let Some(name) = map.next_key::<String>()? {
-            if name == "user_id" {
-                found = map.next_value::<Text>()?.0;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(Metadata(found))
-    }
-});

@@ -3,120 +3,114 @@
 //! Members count in any order, spacing and escapes do not count, and what clients rewrite between two turns is left out: see `SKIPPED`,
 //! `content` and `arguments`.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
-use super::hash;
+use super::{
+    hash,
+    reader::{Kind, Reader, Text},
+};
 
 /// Members that say nothing about what was said.
-const SKIPPED: [&str; 2] = ["cache_control", "output_config"];
+const SKIPPED: [&[u8]; 2] = [b"cache_control", b"output_config"];
 /// Blocks that are plain text, by the names of the three dialects.
-const TEXT: [&str; 3] = ["text", "input_text", "output_text"];
+const TEXT: [&[u8]; 3] = [b"text", b"input_text", b"output_text"];
 /// Start of a block that a client writes anew for each session or request.
-const BILLING: &str = "x-anthropic-billing-header:";
+const BILLING: &[u8] = b"x-anthropic-billing-header:";
 
 /// The hash of plain text, alone or as a block; `None` for a text that does not count.
-fn text(text: &str) -> Option<u64> {
-    (!text.is_empty() && !text.starts_with(BILLING)).then(|| hash::of(&("text", text)))
+fn plain_text(text: Text<'_>) -> Option<u64> {
+    let said = text.canonical();
+    (!said.is_empty() && !said.starts_with(BILLING)).then(|| hash::of(&("text", &*said)))
+}
+
+fn string(text: Text<'_>) -> u64 {
+    hash::of(&("string", &*text.canonical()))
+}
+
+/// A number, a truth or null. Nothing, null and absent are the same.
+fn scalar(reader: &mut Reader<'_>) -> Option<u64> {
+    let word = reader.scalar()?;
+    if word == b"null" {
+        return Some(0);
+    }
+    let whole = word.iter().all(|b| !matches!(b, b'.' | b'e' | b'E'));
+    let number = if whole { None } else { std::str::from_utf8(word).ok().and_then(|w| w.parse::<f64>().ok()) };
+    Some(match number {
+        Some(number) => hash::of(&("number", number.to_bits())),
+        None => hash::of(&("word", word)),
+    })
 }
 
 /// Any value.
-pub(crate) struct AnyValue;
-
-macro_rules! plain {
-    ($($name:ident: $type:ty),*) => {
-        $(fn $name<E: Error>(self, value: $type) -> Result<u64, E> {
-            Ok(hash::of(&(stringify!($name), value.to_string())))
-        })*
-    };
-}
-
-impl<'de> DeserializeSeed<'de> for AnyValue {
-    type Value = u64;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<u64, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = u64;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-    plain!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
-    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        Ok(hash::of(&("string", value)))
-    }
-    fn visit_unit<E: Error>(self) -> Result<u64, E> {
-        Ok(0)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
-        let mut all = hash::of(&"list");
-        while let Some(item) = items.next_element_seed(Self)? {
-            all = hash::of(&(all, item));
+pub(crate) fn any(reader: &mut Reader<'_>) -> Option<u64> {
+    match reader.kind()? {
+        Kind::Text => reader.text().map(string),
+        Kind::Object => Some(Members::read(reader)?.hash().unwrap_or(0)),
+        Kind::Array => {
+            let mut all = hash::of(&"list");
+            reader.array(|reader| {
+                all = hash::of(&(all, any(reader)?));
+                Some(())
+            })?;
+            Some(all)
         }
-        Ok(all)
-    }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<u64, A::Error> {
-        Ok(Members::read(map)?.hash().unwrap_or(0))
+        Kind::Number | Kind::Bool | Kind::Null => scalar(reader),
     }
 }
 
 /// The members of an object, added up.
 #[derive(Default)]
-pub(crate) struct Members {
+pub(crate) struct Members<'a> {
     sum: u64,
-    kind: Option<String>,
-    text: Option<String>,
-    role: Option<String>,
+    kind: Option<Text<'a>>,
+    /// Not in the sum: it is long, and a block of text is hashed by it alone.
+    text: Option<Text<'a>>,
+    role: Option<Text<'a>>,
 }
 
-impl Members {
+impl<'a> Members<'a> {
     /// Reads an object.
-    pub(crate) fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Option<Self> {
         let mut all = Self::default();
-        while let Some(name) = map.next_key::<String>()? {
-            if SKIPPED.contains(&name.as_str()) {
-                map.next_value::<IgnoredAny>()?;
-                continue;
+        reader.object(|reader, name| {
+            let name = name.canonical();
+            if SKIPPED.contains(&&*name) {
+                return reader.skip();
             }
-            let value = match name.as_str() {
-                "content" => map.next_value_seed(Content)?,
-                "arguments" => map.next_value_seed(Arguments)?,
-                "type" => map.next_value_seed(Kept(&mut all.kind))?,
-                "text" => map.next_value_seed(Kept(&mut all.text))?,
-                "role" => map.next_value_seed(Kept(&mut all.role))?,
-                _ => map.next_value_seed(AnyValue)?,
+            let is_text = reader.kind()? == Kind::Text;
+            let value = match &*name {
+                b"content" => content(reader)?,
+                b"arguments" => arguments(reader)?,
+                b"text" if is_text => match all.text.replace(reader.text()?) {
+                    Some(before) => string(before),
+                    None => return Some(()),
+                },
+                b"type" if is_text => string(*all.kind.insert(reader.text()?)),
+                b"role" if is_text => string(*all.role.insert(reader.text()?)),
+                _ => any(reader)?,
             };
-            // Nothing, null and absent are the same.
-            if value != 0 {
-                all.sum = all.sum.wrapping_add(hash::of(&(name, value)));
-            }
+            all.add(&name, value);
+            Some(())
+        })?;
+        Some(all)
+    }
+
+    fn add(&mut self, name: &[u8], value: u64) {
+        if value != 0 {
+            self.sum = self.sum.wrapping_add(hash::of(&(name, value)));
         }
-        Ok(all)
     }
 
     /// The object as a whole; `None` when it does not count. A text block is its text, whatever else stands in it.
     pub(crate) fn hash(&self) -> Option<u64> {
-        match (&self.kind, &self.text) {
-            (Some(kind), Some(said)) if TEXT.contains(&kind.as_str()) => text(said),
-            _ => Some(hash::of(&("object", self.sum))),
+        match (self.kind, self.text) {
+            (Some(kind), Some(said)) if TEXT.contains(&&*kind.canonical()) => plain_text(said),
+            (_, None) => Some(hash::of(&("object", self.sum))),
+            (_, Some(said)) => Some(hash::of(&("object", self.sum, string(said)))),
         }
     }
 
-    pub(crate) fn role(&self) -> Option<&str> {
-        self.role.as_deref()
-    }
-}
-
-/// `content`: one text, or blocks. One text is one block.
-pub(crate) struct Content;
-
-impl<'de> DeserializeSeed<'de> for Content {
-    type Value = u64;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<u64, D::Error> {
-        reader.deserialize_any(self)
+    /// Whether `role` is one of these.
+    pub(crate) fn has_role(&self, roles: &[&str]) -> bool {
+        self.role.is_some_and(|role| roles.iter().any(|known| known.as_bytes() == &*role.canonical()))
     }
 }
 
@@ -125,112 +119,41 @@ fn after(blocks: u64, block: Option<u64>) -> u64 {
     block.map_or(blocks, |b| hash::of(&(blocks, b)))
 }
 
-impl<'de> Visitor<'de> for Content {
-    type Value = u64;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or blocks")
-    }
-    plain!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
-    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        Ok(after(0, text(value)))
-    }
-    fn visit_unit<E: Error>(self) -> Result<u64, E> {
-        Ok(0)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
-        let mut all = 0;
-        while let Some(block) = items.next_element_seed(Block)? {
-            all = after(all, block);
+/// One text as a content: it is one block.
+pub(crate) fn text_alone(text: Text<'_>) -> u64 {
+    after(0, plain_text(text))
+}
+
+/// `content`: one text, or blocks.
+pub(crate) fn content(reader: &mut Reader<'_>) -> Option<u64> {
+    match reader.kind()? {
+        Kind::Text => reader.text().map(text_alone),
+        Kind::Object => Some(after(0, Members::read(reader)?.hash())),
+        Kind::Array => {
+            let mut all = 0;
+            reader.array(|reader| {
+                let block = match reader.kind()? {
+                    Kind::Text => plain_text(reader.text()?),
+                    Kind::Object => Members::read(reader)?.hash(),
+                    _ => return None,
+                };
+                all = after(all, block);
+                Some(())
+            })?;
+            Some(all)
         }
-        Ok(all)
-    }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<u64, A::Error> {
-        Ok(after(0, Members::read(map)?.hash()))
-    }
-}
-
-/// One block of a content.
-struct Block;
-
-impl<'de> DeserializeSeed<'de> for Block {
-    type Value = Option<u64>;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Option<u64>, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Block {
-    type Value = Option<u64>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a block")
-    }
-    fn visit_str<E: Error>(self, value: &str) -> Result<Option<u64>, E> {
-        Ok(text(value))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<u64>, A::Error> {
-        Ok(Members::read(map)?.hash())
+        Kind::Number | Kind::Bool | Kind::Null => scalar(reader),
     }
 }
 
 /// `arguments` of a call: JSON inside a string, which clients write anew.
-struct Arguments;
-
-impl<'de> DeserializeSeed<'de> for Arguments {
-    type Value = u64;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<u64, D::Error> {
-        reader.deserialize_any(self)
+fn arguments(reader: &mut Reader<'_>) -> Option<u64> {
+    if reader.kind()? != Kind::Text {
+        return any(reader);
     }
-}
-
-impl<'de> Visitor<'de> for Arguments {
-    type Value = u64;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("arguments")
-    }
-    plain!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
-    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        let mut inner = serde_json::Deserializer::from_str(value);
-        let read = AnyValue.deserialize(&mut inner).and_then(|hash| inner.end().map(|()| hash));
-        Ok(read.unwrap_or_else(|_| hash::of(&("string", value))))
-    }
-    fn visit_unit<E: Error>(self) -> Result<u64, E> {
-        Ok(0)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<u64, A::Error> {
-        AnyValue.visit_seq(items)
-    }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<u64, A::Error> {
-        AnyValue.visit_map(map)
-    }
-}
-
-/// A value that is also kept when it is a string.
-struct Kept<'a>(&'a mut Option<String>);
-
-impl<'de> DeserializeSeed<'de> for Kept<'_> {
-    type Value = u64;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<u64, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Kept<'_> {
-    type Value = u64;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-    plain!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
-    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        *self.0 = Some(value.to_owned());
-        Ok(hash::of(&("string", value)))
-    }
-    fn visit_unit<E: Error>(self) -> Result<u64, E> {
-        Ok(0)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<u64, A::Error> {
-        AnyValue.visit_seq(items)
-    }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<u64, A::Error> {
-        AnyValue.visit_map(map)
-    }
+    let said = reader.text()?;
+    let decoded = said.decoded();
+    let mut inner = Reader::new(&decoded);
+    let read = any(&mut inner).filter(|_| inner.is_at_end());
+    Some(read.unwrap_or_else(|| string(said)))
 }

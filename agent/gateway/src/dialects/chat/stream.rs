@@ -128,6 +128,16 @@ impl Reader {
         Some(Ending::Whole { calls: settled.calls, finish: settled.finish })
     }
 
+    /// Whether a reason for the end came.
+    pub(in crate::dialects) const fn has_finish(&self) -> bool {
+        self.said.finish.is_some()
+    }
+
+    /// Whether the engine told of a fault.
+    pub(in crate::dialects) const fn has_failed(&self) -> bool {
+        self.said.failed.is_some()
+    }
+
     /// What the answer used, as far as known.
     pub(in crate::dialects) const fn counts(&self) -> &Counts {
         &self.said.counts
