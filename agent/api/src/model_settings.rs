@@ -11,7 +11,7 @@ use warden_access::http::{ProblemResponse, SignedIn};
 use warden_domain::{
     Problem,
     ids::{GpuId, ModelId},
-    model::{Model, ModelChange},
+    model::{Model, ModelChange, RunawayGuard},
     replica::Reload,
     units::Tokens,
 };
@@ -39,6 +39,9 @@ pub struct ModelSettings {
     extra_args: Vec<String>,
     /// A request for the model loads it while it is stopped.
     load_on_request: bool,
+    /// What is done about an answer that repeats itself, never stops thinking, or never ends: `off`, `log` (it is counted in
+    /// `dp-routing` and noted in the log) or `enforce` (it is ended as if it had come to its limit of tokens).
+    runaway_guard: &'static str,
     /// When these settings count: `now` (what runs has them), `next_load` (nothing runs) or `reload` (what runs has older ones).
     takes_effect: &'static str,
 }
@@ -61,6 +64,8 @@ pub struct SettingsBody {
     extra_args: Option<Vec<String>>,
     /// Whether a request for the model loads it while it is stopped; counts at once.
     load_on_request: Option<bool>,
+    /// `off`, `log` or `enforce`; counts at once, for answers that begin from then on.
+    runaway_guard: Option<String>,
 }
 
 /// Tells `null` from a field that is not there.
@@ -94,6 +99,7 @@ fn settings(parts: &ApiParts, model: Model) -> ModelSettings {
         gpus: layout.gpus.iter().map(ToString::to_string).collect(),
         extra_args: layout.extra_args,
         load_on_request: layout.on_request,
+        runaway_guard: layout.runaway.as_str(),
         takes_effect,
     }
 }
@@ -130,6 +136,7 @@ pub async fn change(
         gpus: body.gpus.map(cards),
         extra_args: body.extra_args,
         on_request: body.load_on_request,
+        runaway: body.runaway_guard.as_deref().map(RunawayGuard::from_word).transpose()?,
     };
     let model = parts.registry.change(&id, change).await?;
     Ok(Json(settings(&parts, model)))

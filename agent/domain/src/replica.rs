@@ -9,7 +9,7 @@ use crate::{
     Problem,
     engine::{Capacity, ReplicaSample},
     ids::{ModelId, ReplicaId},
-    model::{ModelState, StateReason},
+    model::{ModelState, RunawayGuard, StateReason},
     units::Tokens,
 };
 
@@ -44,6 +44,10 @@ pub struct ServedModel {
     pub served_name: String,
     /// Context window per request, when the engine said so.
     pub context: Option<Tokens>,
+    /// Whether it takes images: as its engine says, else as its files say; `None` when neither does.
+    pub images: Option<bool>,
+    /// What is done about answers that run away.
+    pub runaway: RunawayGuard,
     /// When it was registered, in seconds since the epoch (`created` of `/v1/models`).
     pub created: i64,
     /// Its live replicas; never empty.

@@ -23,6 +23,7 @@ use warden_domain::{Problem, ProblemKind, units::Tokens, usage::Outcome};
 use crate::{
     errors,
     flight::Flight,
+    runaway::{Guard, Runaway},
     tap::{End, Tap},
 };
 
@@ -87,6 +88,10 @@ pub(crate) struct RelayTerms {
     pub no_completion: bool,
     /// Exact length of the answer, if it is known.
     pub length: Option<u64>,
+    /// Looks whether the answer runs away.
+    pub guard: Option<Guard>,
+    /// One that does is ended.
+    pub enforce: bool,
 }
 
 /// An engine's answer whose first bytes were waited for.
@@ -142,6 +147,8 @@ enum Stop {
     ClientGone,
     ShutDown,
     Engine(Problem),
+    /// The answer ran away; this is left to be said.
+    RanAway(Runaway, VecDeque<Bytes>),
 }
 
 impl Relay {
@@ -168,6 +175,17 @@ impl Relay {
                 (Outcome::ShutDown, Some(problem))
             }
             Err(Stop::Engine(problem)) => (Outcome::EngineFailed, Some(problem)),
+            Err(Stop::RanAway(how, mut out)) => {
+                drop(self.upstream);
+                self.tap.cut_short(how, &mut out);
+                self.flight.end(Outcome::CutShort);
+                for piece in out.into_iter().map(Piece::Data).chain([Piece::End]) {
+                    if !matches!(tokio::time::timeout(self.terms.client_pause, self.to_client.send(piece)).await, Ok(Ok(()))) {
+                        return;
+                    }
+                }
+                return;
+            }
         };
         // The engine is let go first: whatever the client does now must not keep it busy.
         drop(self.upstream);
@@ -220,7 +238,16 @@ impl Relay {
         }
         self.flight.byte();
         *carried += data.len() as u64;
+        let ran_away = self.terms.guard.as_mut().and_then(|guard| guard.watch(&data));
         self.tap.feed(data, out);
+        if let Some(how) = ran_away {
+            // An answer that says that it is over, or is in one piece, has nothing left to be ended.
+            let ended = self.terms.enforce && self.tap.is_stream() && !self.tap.reached_end();
+            self.flight.ran_away(how, ended);
+            if ended {
+                return Err(Stop::RanAway(how, std::mem::take(out)));
+            }
+        }
         // Told before the client has the end: its next turn may come before this task runs again.
         if self.tap.reached_end() || self.terms.length == Some(*carried) {
             self.flight.answered(self.tap.usage());

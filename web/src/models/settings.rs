@@ -11,7 +11,7 @@ use serde::Deserialize;
 use warden_domain::{
     Problem,
     ids::{GpuId, ModelId},
-    model::{ModelChange, ModelConfig},
+    model::{ModelChange, ModelConfig, RunawayGuard},
     units::Tokens,
 };
 
@@ -19,7 +19,7 @@ use crate::{
     Web,
     assets::url,
     catalogue::Text,
-    field::Field,
+    field::{Choice, Field},
     models::{detail::joined, new::number},
     refusal::{self, refuse},
     respond,
@@ -38,6 +38,7 @@ struct Settings {
     back: String,
     fields: Vec<Field>,
     on_request: bool,
+    runaway: Choice,
 }
 
 /// What the form sends; all of it text, checked here.
@@ -55,6 +56,8 @@ pub(crate) struct Wanted {
     extra_args: String,
     /// A checkbox: there when it is ticked.
     on_request: Option<String>,
+    #[serde(default)]
+    runaway_guard: String,
 }
 
 impl Wanted {
@@ -67,6 +70,7 @@ impl Wanted {
             gpus: Some(words(&self.gpus, |word| GpuId::from_stored(word))),
             extra_args: Some(words(&self.extra_args, str::to_owned)),
             on_request: Some(self.on_request.is_some()),
+            runaway: Some(self.runaway_guard.as_str()).filter(|word| !word.is_empty()).map(RunawayGuard::from_word).transpose()?,
         })
     }
 }
@@ -93,6 +97,16 @@ fn fields(config: &ModelConfig, t: &'static Text) -> Vec<Field> {
     ]
 }
 
+fn runaway(now: RunawayGuard, t: &'static Text) -> Choice {
+    let label = |guard| match guard {
+        RunawayGuard::Off => t.settings_runaway_off,
+        RunawayGuard::Log => t.settings_runaway_log,
+        RunawayGuard::Enforce => t.settings_runaway_enforce,
+    };
+    let options = RunawayGuard::ALL.map(|guard| (guard.as_str(), label(guard))).to_vec();
+    Choice { id: "runaway_guard", label: t.settings_runaway, chosen: now.as_str().to_owned(), options }
+}
+
 /// `GET /ui/models/{id}/settings`
 pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path(id): Path<String>) -> Response {
     let t = guest.look.lang.text();
@@ -112,6 +126,7 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Gues
             back: format!("/ui/models/{}", model.id),
             fields: fields(&model.config, t),
             on_request: model.config.layout.on_request,
+            runaway: runaway(model.config.layout.runaway, t),
             name,
         })
     };
@@ -152,6 +167,7 @@ mod tests {
             gpus: gpus.to_owned(),
             extra_args: "--flash-attn  on".to_owned(),
             on_request: None,
+            runaway_guard: String::new(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! for), the usage, and whether the answer came to its end. Pure.
 
 mod json;
+mod last;
 mod sse;
 mod usage;
 
@@ -13,6 +14,8 @@ use bytes::Bytes;
 pub(crate) use json::JsonTap;
 pub(crate) use sse::SseTap;
 pub(crate) use usage::Usage;
+
+use crate::runaway::Runaway;
 
 /// The tap that fits the answer.
 pub(crate) enum Tap {
@@ -39,6 +42,14 @@ impl Tap {
         match self {
             Self::Json(_) => End::Whole,
             Self::Sse(tap) => tap.finish(out),
+        }
+    }
+
+    /// Ends a stream here, as if the answer had come to its limit of tokens; what was held of it is left out.
+    pub(crate) fn cut_short(&mut self, how: Runaway, out: &mut VecDeque<Bytes>) {
+        match self {
+            Self::Json(_) => {}
+            Self::Sse(tap) => tap.cut_short(how, out),
         }
     }
 

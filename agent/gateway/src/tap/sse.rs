@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{End, Usage};
+use super::{End, Usage, last};
+use crate::runaway::Runaway;
 
 /// Longest event that is held back and looked into. The usage chunk has some hundred bytes.
 const HELD: usize = 256 * 1024;
@@ -99,6 +100,18 @@ impl SseTap {
             (false, true) => End::Whole,
             (false, false) => End::Cut,
         }
+    }
+
+    /// Ends the stream as if the answer had come to its limit; half an event that is held is left out.
+    pub(crate) fn cut_short(&mut self, how: Runaway, out: &mut VecDeque<Bytes>) {
+        self.held.clear();
+        if std::mem::take(&mut self.through) {
+            // Half an event went out already: its line ends here, and clients leave out what they cannot read.
+            out.push_back(Bytes::from_static(b"\n\n"));
+        }
+        let last = last::chunk(out.iter().rev().map(|event| data_of(event)), how);
+        out.push_back(Bytes::from(format!("data: {last}\n\ndata: [DONE]\n\n")));
+        self.done = true;
     }
 
     /// Usage seen so far; of several the last counts.
