@@ -17,6 +17,7 @@ mod headers;
 mod identify;
 mod limits;
 mod listing;
+mod multipart;
 mod pass;
 mod patience;
 mod places;
@@ -24,6 +25,7 @@ mod refusal;
 mod relay;
 mod routes;
 mod routing;
+mod runaway;
 mod scan;
 mod tap;
 

@@ -21,14 +21,40 @@ pub(crate) struct Call {
     pub path: &'static str,
     /// Whether answers can be streamed; then usage is asked for.
     pub streams: bool,
+    /// The body is a form (`multipart/form-data`), not JSON.
+    pub form: bool,
+    /// Only some engines have it; one that has not is told apart from a wrong request.
+    pub optional: bool,
+}
+
+/// A call that every engine has.
+const fn bytes(path: &'static str, streams: bool) -> Call {
+    Call { path, streams, form: false, optional: false }
+}
+
+/// A call that only some engines have. Whatever it says, it goes through as it is.
+const fn optional(path: &'static str, form: bool) -> Call {
+    Call { path, streams: false, form, optional: true }
 }
 
 /// Calls that go to an engine.
-pub(crate) const CALLS: [Call; 3] = [
-    Call { path: "/v1/chat/completions", streams: true },
-    Call { path: "/v1/completions", streams: true },
-    Call { path: "/v1/embeddings", streams: false },
+pub(crate) const CALLS: [Call; 10] = [
+    bytes("/v1/chat/completions", true),
+    bytes("/v1/completions", true),
+    bytes("/v1/embeddings", false),
+    optional("/v1/rerank", false),
+    optional("/v1/score", false),
+    optional("/v1/audio/speech", false),
+    optional("/v1/audio/transcriptions", true),
+    optional("/v1/audio/translations", true),
+    optional(TOKENIZE, false),
+    optional(DETOKENIZE, false),
 ];
+
+/// Calls that lie outside of `/v1`, where engines have them.
+pub(crate) const TOKENIZE: &str = "/tokenize";
+/// The other one.
+pub(crate) const DETOKENIZE: &str = "/detokenize";
 
 /// The chat call, which the console uses as well.
 pub(crate) const CHAT: &Call = &CALLS[0];
@@ -85,6 +111,8 @@ mod tests {
         assert_eq!(find(&Method::HEAD, "/v1/models/tiny"), Ok(Route::Model("tiny")));
         assert_eq!(find(&Method::POST, "/v1/chat/completions"), Ok(Route::Engine(CHAT)));
         assert_eq!(find(&Method::GET, "/v1/embeddings"), Err(NotServed::Method { allow: "POST" }));
+        assert!(matches!(find(&Method::POST, "/v1/audio/transcriptions"), Ok(Route::Engine(Call { form: true, optional: true, .. }))));
+        assert!(matches!(find(&Method::POST, "/tokenize"), Ok(Route::Engine(Call { form: false, optional: true, .. }))));
         assert_eq!(find(&Method::DELETE, "/v1/models"), Err(NotServed::Method { allow: "GET" }));
         for path in ["/v1", "/v1/", "/v1/models/", "/v1/chat/completions/", "/v1/responses", "/v1/../props"] {
             assert_eq!(find(&Method::POST, path), Err(NotServed::Unknown), "{path}");

@@ -10,6 +10,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use warden_domain::{Problem, ProblemKind};
 
+use crate::multipart::Form;
+
 /// What a request asks for, as far as the gateway cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
@@ -19,6 +21,12 @@ pub(crate) struct Asked {
     pub stream: bool,
     /// Whether the client itself asked for usage at the end of the stream.
     pub wants_usage: bool,
+}
+
+impl From<Form> for Asked {
+    fn from(form: Form) -> Self {
+        Self { model: form.model, stream: form.stream, wants_usage: false }
+    }
 }
 
 /// The members seen at the top level; `None` when absent.
