@@ -104,6 +104,8 @@ impl Serving for World {
                 id: model.id.clone(),
                 served_name: model.config.served_name.clone(),
                 context: Some(Tokens(4096)),
+                images: None,
+                runaway: model.config.layout.runaway,
                 created: model.created_at.as_second(),
                 replicas: vec![replica],
             };

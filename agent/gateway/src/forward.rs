@@ -16,25 +16,28 @@ use warden_domain::{
     Problem, ProblemKind,
     ids::{KeyId, RequestId},
     key::Caller,
+    model::RunawayGuard,
     replica::Replica,
     usage::Outcome,
 };
 use warden_schedule::{
     Return,
-    identity::{self, Asked},
+    identity::{self, Asked as Turn},
 };
 
 use crate::{
     Gateway, demand,
+    dialects::chat::unseen,
     engine::SendFailure,
     errors,
     flight::Flight,
-    headers,
+    headers, multipart,
     pass::{Ask, Pass},
     patience,
     relay::{self, RelayTerms, Upstream},
-    routes::Call,
-    scan,
+    routes::{self, Call},
+    runaway::{Guard, Limits},
+    scan::{self, Asked},
     tap::{JsonTap, SseTap, Tap},
 };
 
@@ -53,12 +56,13 @@ pub(crate) async fn call(
     body: Body,
 ) -> Result<Response, Problem> {
     let held = gateway.bodies.read(headers, body, &gateway.limits).await?;
-    let asked = scan::read(&held.bytes)?;
+    let asked = if call.form { Asked::from(multipart::read(headers.get(header::CONTENT_TYPE), &held.bytes)?) } else { scan::read(&held.bytes)? };
     let hide_usage = call.streams && asked.stream && !asked.wants_usage;
     let bytes = if hide_usage { scan::with_usage(held.bytes.clone())? } else { held.bytes.clone() };
 
     gateway.refuse_when_stopping()?;
     demand::answered(gateway, &asked.model, patience::of(headers, asked.stream, &gateway.limits)).await?;
+    let bytes = if reads_text_only(gateway, call, &asked.model) { unseen::without_images(bytes)? } else { bytes };
     let pass = Pass::enter(&gateway.places, &asked.model, ask(gateway, caller, call, headers, &held.bytes, asked.stream))?;
     let entry = gateway.parts.ledger.open().ok_or_else(|| {
         Problem::new(ProblemKind::Overloaded, "Usage cannot be recorded at this moment, so no request is taken.")
@@ -67,20 +71,39 @@ pub(crate) async fn call(
     })?;
     let mut flight = Flight::new(entry, pass, request, caller);
     let sent = tokio::select! {
-        sent = send(gateway, &mut flight, call, bytes) => sent,
+        sent = send(gateway, &mut flight, Post { call, kind: headers.get(header::CONTENT_TYPE).filter(|_| call.form), bytes }) => sent,
         () = gateway.stop.cancelled() => return Err(ended(flight, Outcome::ShutDown, Gateway::stopping())),
     };
     drop(held);
     let answer = match sent {
         Ok(answer) => answer,
         Err(Unsent::Stopping) => return Err(ended(flight, Outcome::ShutDown, Gateway::stopping())),
+        Err(Unsent::TurnedAway(problem)) => return Err(ended(flight, Outcome::TurnedAway, problem)),
         Err(Unsent::Failed(problem)) => return Err(ended(flight, Outcome::EngineFailed, problem)),
     };
     if answer.head.status == StatusCode::SERVICE_UNAVAILABLE {
         let problem = busy(flight.model(), answer.body).await;
         return Err(ended(flight, Outcome::EngineFailed, problem));
     }
+    if call.optional && matches!(answer.head.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
+        let problem = not_offered(flight.model(), call.path);
+        return Err(ended(flight, Outcome::Refused, problem));
+    }
     Ok(carry(gateway, flight, call, hide_usage, answer))
+}
+
+/// What is sent to an engine.
+#[derive(Clone)]
+struct Post<'a> {
+    call: &'a Call,
+    /// The kind of body, where it is no JSON.
+    kind: Option<&'a HeaderValue>,
+    bytes: Bytes,
+}
+
+/// Whether this is a chat with a model that is known to see no images.
+fn reads_text_only(gateway: &Gateway, call: &Call, model: &str) -> bool {
+    call.path == routes::CHAT.path && gateway.parts.serving.table().models.get(model).is_some_and(|model| model.images == Some(false))
 }
 
 /// What the request brings to the scheduler.
@@ -90,15 +113,17 @@ fn ask(gateway: &Gateway, caller: &Caller, call: &Call, headers: &HeaderMap, bod
     let asked = scan.map(|scan| {
         let ids = identity::find_ids(|name| headers.get(name).and_then(|v| v.to_str().ok()), &scan);
         let key = caller.key.as_ref().map_or(caller.name.as_str(), KeyId::as_str);
-        Asked::new(key, &ids, scan)
+        Turn::new(key, &ids, scan)
     });
-    Ask { asked, streamed, patience: patience::of(headers, streamed, &gateway.limits) }
+    Ask { asked, streamed, patience: patience::of(headers, streamed, &gateway.limits), priority: caller.priority }
 }
 
 /// Why there is no answer of an engine.
 enum Unsent {
     /// The agent stops.
     Stopping,
+    /// It got no place.
+    TurnedAway(Problem),
     /// Anything else.
     Failed(Problem),
 }
@@ -110,13 +135,13 @@ impl From<Problem> for Unsent {
 }
 
 /// Sends once there is a replica, and once more elsewhere when no byte of an answer had come.
-async fn send(gateway: &Gateway, flight: &mut Flight, call: &Call, body: Bytes) -> Result<Answer, Unsent> {
+async fn send(gateway: &Gateway, flight: &mut Flight, post: Post<'_>) -> Result<Answer, Unsent> {
     let request = flight.request().clone();
-    let first = flight.place().await?;
+    let first = flight.place().await.map_err(Unsent::TurnedAway)?;
     // Counted first, asked again then: a drain that began in between either sees this flight or is seen here.
     gateway.refuse_when_stopping().map_err(|_| Unsent::Stopping)?;
     let started = Instant::now();
-    let failure = match once(gateway, &request, &first, call, body.clone()).await? {
+    let failure = match once(gateway, &request, &first, post.clone()).await? {
         // Nothing of an answer was forwarded yet. An engine that fails at once would otherwise look like the one with the least to do.
         Ok(answer) if fails(answer.head.status) && has_another(gateway, flight.model()) => SendFailure::Refused(answer.head.status.as_u16()),
         Ok(answer) => return Ok(answer),
@@ -136,7 +161,7 @@ async fn send(gateway: &Gateway, flight: &mut Flight, call: &Call, body: Bytes) 
     if again.id == first.id {
         tokio::time::sleep(BREATH).await;
     }
-    match once(gateway, &request, &again, call, body).await? {
+    match once(gateway, &request, &again, post).await? {
         Ok(answer) => Ok(answer),
         Err(failure) => {
             tracing::warn!(%request, replica = %again.id, %failure, "an engine did not take a request, for the second time");
@@ -161,8 +186,8 @@ struct Answer {
     body: Upstream,
 }
 
-async fn once(gateway: &Gateway, request: &RequestId, replica: &Replica, call: &Call, body: Bytes) -> Result<Result<Answer, SendFailure>, Problem> {
-    let post = gateway.engines.post(&replica.endpoint, call.path, request, body);
+async fn once(gateway: &Gateway, request: &RequestId, replica: &Replica, post: Post<'_>) -> Result<Result<Answer, SendFailure>, Problem> {
+    let post = gateway.engines.post(&replica.endpoint, post.call.path, request, post.kind, post.bytes);
     let answer = tokio::time::timeout(gateway.limits.head, post).await.map_err(|_| {
         Problem::new(ProblemKind::UpstreamTimeout, format!("The engine gave no answer within {} s.", gateway.limits.head.as_secs()))
             .hint("Ask for a streamed answer, or unload and load the model in the console.")
@@ -191,6 +216,7 @@ fn carry(gateway: &Gateway, mut flight: Flight, call: &Call, hide_usage: bool, a
     };
     flight.sent(head.status.as_u16());
     let length = (!is_stream).then(|| upstream.length()).flatten();
+    let runaway = guard(gateway, flight.model());
     let terms = RelayTerms {
         engine_pause: gateway.limits.engine_pause,
         client_pause: gateway.limits.client_pause,
@@ -198,6 +224,8 @@ fn carry(gateway: &Gateway, mut flight: Flight, call: &Call, hide_usage: bool, a
         outcome,
         no_completion: !call.streams,
         length,
+        guard: (is_stream && runaway != RunawayGuard::Off).then(|| Guard::new(Limits::default())),
+        enforce: runaway == RunawayGuard::Enforce,
     };
     let mut response = Response::new(Body::new(relay::start(flight, upstream, tap, terms)));
     *response.status_mut() = head.status;
@@ -207,6 +235,11 @@ fn carry(gateway: &Gateway, mut flight: Flight, call: &Call, hide_usage: bool, a
         response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     }
     response
+}
+
+/// What is done about answers of this model that run away.
+fn guard(gateway: &Gateway, model: &str) -> RunawayGuard {
+    gateway.parts.serving.table().models.get(model).map_or_else(RunawayGuard::default, |model| model.runaway)
 }
 
 /// Ends a flight that gets one of our own errors.
@@ -230,6 +263,11 @@ async fn busy(model: &str, answer: Upstream) -> Problem {
         format!("The model {model:?} has no room for another request at this moment.")
     };
     Problem::new(ProblemKind::Overloaded, message).hint("Try again in a few seconds.").retry_after(Duration::from_secs(if loading { 5 } else { 2 }))
+}
+
+fn not_offered(model: &str, path: &str) -> Problem {
+    Problem::new(ProblemKind::NotFound, format!("The engine of the model {model:?} does not offer {path}."))
+        .hint("Ask a model whose engine has it: what vLLM and llama.cpp offer depends on the kind of model.")
 }
 
 fn unreachable(model: &str) -> Problem {

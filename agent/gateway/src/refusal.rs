@@ -45,7 +45,15 @@ mod tests {
     fn a_wrong_model_name_is_answered_with_the_right_ones() {
         let mut table = ReplicaTable::default();
         assert!(not_loaded("x", &table).full_text().contains("load one in the console"));
-        let model = ServedModel { id: ModelId::from_stored("m"), served_name: "tiny".to_owned(), context: None, created: 0, replicas: Vec::new() };
+        let model = ServedModel {
+            id: ModelId::from_stored("m"),
+            served_name: "tiny".to_owned(),
+            context: None,
+            images: None,
+            runaway: warden_domain::model::RunawayGuard::Log,
+            created: 0,
+            replicas: Vec::new(),
+        };
         table.models.insert("tiny".to_owned(), model);
         let text = not_loaded("x", &table).full_text();
         assert!(text.contains("\"x\"") && text.contains("tiny"), "{text}");
