@@ -9,7 +9,7 @@ PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/debug
 export SCENARIO
 export WARDEN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lm-warden
 
-.PHONY: help run where bins programs demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates check-serving vllm check-vllm clean
+.PHONY: help run where bins programs demo test lint unit deny graph engine model assets packs image stick vm vm-install check-slice check-box check-updates check-serving check-dialects bench-gateway vllm check-vllm clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -116,6 +116,17 @@ check-serving: ## the acceptance list tests/accept/serving.toml; SABOTAGE, ONLY 
 	@agent/dev/deps.sh check
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-check serving $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
+
+check-dialects: ## the acceptance list tests/accept/dialects.toml; SABOTAGE, ONLY and CHECK_FLAGS as above
+	@agent/dev/deps.sh check
+	@$(MAKE) --no-print-directory engine bins
+	@target/debug/warden-check dialects $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
+
+bench-gateway: ## what the gateway costs beside vllm-router, smg and litellm (12 to 15 minutes on a quiet machine, 8 more for the first release build)
+	@agent/dev/deps.sh check
+	@$(MAKE) --no-print-directory assets
+	@$(CARGO) build --quiet -p warden-check
+	@target/debug/warden-check dialects --only bench $(CHECK_FLAGS)
 
 vllm: ## vLLM for processors, into the cache (5.9 GB on disk, some minutes; not needed for anything else)
 	@agent/dev/vllm.sh

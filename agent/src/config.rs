@@ -112,6 +112,7 @@ struct Serving {
 #[serde(deny_unknown_fields)]
 struct GatewayTable {
     client_pause_s: Option<f64>,
+    keep_alive_s: Option<f64>,
     engine_pause_s: Option<f64>,
     body_pause_s: Option<f64>,
     body_whole_s: Option<f64>,
@@ -134,6 +135,7 @@ impl GatewayTable {
             engine_pause: time("gateway.engine_pause_s", self.engine_pause_s, usual.engine_pause)?,
             body_pause: time("gateway.body_pause_s", self.body_pause_s, usual.body_pause)?,
             body_whole: time("gateway.body_whole_s", self.body_whole_s, usual.body_whole)?,
+            keep_alive: time("gateway.keep_alive_s", self.keep_alive_s, usual.keep_alive)?,
             ..usual
         })
     }
@@ -287,6 +289,11 @@ mod tests {
         assert_eq!((config.serving.stuck_after, config.serving.restarts), (Duration::from_secs(4), 1));
         assert_eq!(config.serving.hang_after, ServingRules::default().hang_after);
         assert!(parse("[serving]\nhang_after_s = 0", &[]).unwrap_err().to_string().contains("serving.hang_after_s"));
+        assert_eq!(
+            (config.gateway.keep_alive, parse("[gateway]\nkeep_alive_s = 0.5", &[]).unwrap().gateway.keep_alive),
+            (Duration::from_secs(10), Duration::from_millis(500))
+        );
+        assert!(parse("[gateway]\nkeep_alive_s = 0", &[]).unwrap_err().to_string().contains("gateway.keep_alive_s"));
     }
 
     #[test]

@@ -103,6 +103,7 @@ impl Serving for World {
             let served = ServedModel {
                 id: model.id.clone(),
                 served_name: model.config.served_name.clone(),
+                engine: model.config.engine,
                 context: Some(Tokens(4096)),
                 images: None,
                 runaway: model.config.layout.runaway,

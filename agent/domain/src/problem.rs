@@ -27,6 +27,8 @@ pub enum ProblemKind {
     ModelNotFound,
     /// The method is not offered on this path.
     MethodNotAllowed,
+    /// The path speaks another protocol than the one asked for.
+    UpgradeRequired,
     /// It clashes with the present state (name taken, already loaded, setup already done).
     Conflict,
     /// The body is larger than the limit.
@@ -71,6 +73,7 @@ impl ProblemKind {
             Self::NotFound => "not_found",
             Self::ModelNotFound => "model_not_found",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::UpgradeRequired => "upgrade_required",
             Self::Conflict => "conflict",
             Self::TooLarge => "body_too_large",
             Self::TooManyRequests => "too_many_requests",
@@ -98,6 +101,7 @@ impl ProblemKind {
             Self::Forbidden | Self::AuthRequired => 403,
             Self::NotFound | Self::ModelNotFound => 404,
             Self::MethodNotAllowed => 405,
+            Self::UpgradeRequired => 426,
             Self::Conflict => 409,
             Self::TooLarge => 413,
             Self::TooManyRequests => 429,

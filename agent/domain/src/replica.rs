@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     Problem,
-    engine::{Capacity, ReplicaSample},
+    engine::{Capacity, EngineKind, ReplicaSample},
     ids::{ModelId, ReplicaId},
     model::{ModelState, RunawayGuard, StateReason},
     units::Tokens,
@@ -42,6 +42,8 @@ pub struct ServedModel {
     pub id: ModelId,
     /// The name clients use.
     pub served_name: String,
+    /// Which engine runs it.
+    pub engine: EngineKind,
     /// Context window per request, when the engine said so.
     pub context: Option<Tokens>,
     /// Whether it takes images: as its engine says, else as its files say; `None` when neither does.

@@ -74,14 +74,14 @@ impl Flight {
         self.pass.name()
     }
 
-    /// The id the answer carries.
-    pub(crate) const fn request(&self) -> &RequestId {
-        &self.request
-    }
-
     /// Notes the status that is sent.
     pub(crate) const fn sent(&mut self, status: u16) {
         self.status = Some(status);
+    }
+
+    /// Notes the status of a head that was sent before anything was known.
+    pub(crate) fn sent_if_unknown(&mut self, status: u16) {
+        self.status.get_or_insert(status);
     }
 
     /// Notes the first byte of the answer's body; later ones change nothing.

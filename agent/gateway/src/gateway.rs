@@ -16,6 +16,7 @@ use axum::{
     response::Response,
     routing::any,
 };
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use warden_domain::{
     Problem, ProblemKind,
@@ -28,14 +29,20 @@ use warden_domain::{
 use crate::{
     FlightTable, GatewayLimits,
     body::{self, BodyRoom},
+    count,
+    dialects::Dialect,
     engine::EngineClient,
-    forward, identify, listing,
+    errors, forward, identify, listing,
     places::Places,
     routes::{self, NotServed, Route},
 };
 
 /// Header with the id of a request, on every answer.
 const REQUEST_ID: &str = "x-request-id";
+/// The same where Anthropic's SDKs look.
+const ANTHROPIC_REQUEST_ID: &str = "request-id";
+/// Header by which Anthropic's SDKs are known.
+const ANTHROPIC_VERSION: &str = "anthropic-version";
 /// How often a drain looks whether everybody is gone.
 const LOOK: Duration = Duration::from_millis(25);
 /// Time to say goodbye to what is ended by force.
@@ -63,6 +70,8 @@ pub struct Gateway {
     pub(crate) engines: EngineClient,
     /// The schedulers.
     pub(crate) places: Arc<Places>,
+    /// Who may count a prompt.
+    pub(crate) counts: Semaphore,
     /// Fires when what is still running is to be ended.
     pub(crate) stop: CancellationToken,
     closing: AtomicBool,
@@ -80,7 +89,8 @@ impl Gateway {
     pub fn new(parts: GatewayParts, limits: GatewayLimits) -> Arc<Self> {
         let (bodies, engines) = (BodyRoom::new(limits.all_bodies), EngineClient::new(limits.connect));
         let places = Places::new(Arc::clone(&parts.serving), Arc::clone(&parts.flights), limits.clone());
-        Arc::new(Self { parts, limits, bodies, engines, places, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
+        let counts = Semaphore::new(limits.counts);
+        Arc::new(Self { counts, parts, limits, bodies, engines, places, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
     }
 
     /// Everything under `/v1`, and the two calls that engines have outside of it. Callers show a key; there is no session, no cookie and no cross-origin access.
@@ -99,8 +109,8 @@ impl Gateway {
     /// `POST /v1/chat/completions`, errors included.
     pub async fn chat_as(self: &Arc<Self>, caller: Caller, body: Body) -> Response {
         let request = RequestId::random();
-        let answer = forward::call(self, request.clone(), &caller, routes::CHAT, &HeaderMap::new(), body).await;
-        stamped(answer.unwrap_or_else(|problem| forward::refuse(&problem)), &request)
+        let answer = forward::call(self, request.clone(), caller, routes::CHAT, &HeaderMap::new(), body).await;
+        stamped(answer.unwrap_or_else(|problem| errors::answer(Dialect::Chat, &problem, &request)), &request)
     }
 
     /// Refuses new requests, waits for those in flight, and after `limit` ends the rest with an error of their dialect.
@@ -129,11 +139,18 @@ impl Gateway {
     async fn serve(self: Arc<Self>, request: Request) -> Response {
         let id = RequestId::random();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let mut response = self.dispatch(id.clone(), request).await.unwrap_or_else(|problem| forward::refuse(&problem));
+        let dialect = routes::dialect(&path, request.headers().contains_key(ANTHROPIC_VERSION));
+        let mut response = self.dispatch(id.clone(), request).await.unwrap_or_else(|problem| errors::answer(dialect, &problem, &id));
         if let Err(NotServed::Method { allow }) = routes::find(&method, &path) {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
         }
-        stamped(response, &id)
+        let mut response = stamped(response, &id);
+        if dialect == Dialect::Messages
+            && let Some(value) = response.headers().get(REQUEST_ID).cloned()
+        {
+            response.headers_mut().insert(ANTHROPIC_REQUEST_ID, value);
+        }
+        response
     }
 
     async fn dispatch(self: &Arc<Self>, id: RequestId, request: Request) -> Result<Response, Problem> {
@@ -150,9 +167,10 @@ impl Gateway {
             }
         };
         match route {
-            Route::Models => Ok(listing::all(&self.parts.serving.table())),
+            Route::Models => listing::page(&self.parts.serving.table(), parts.uri.query()),
             Route::Model(name) => listing::one(&self.parts.serving.table(), name),
-            Route::Engine(call) => forward::call(self, id, &caller, call, &parts.headers, body).await,
+            Route::Engine(call) => forward::call(self, id, caller, call, &parts.headers, body).await,
+            Route::Count => count::call(self, &id, &parts.headers, body).await,
         }
     }
 

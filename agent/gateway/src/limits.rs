@@ -21,6 +21,10 @@ pub struct GatewayLimits {
     pub head: Duration,
     /// Longest pause between two pieces of an engine's answer.
     pub engine_pause: Duration,
+    /// A stream that is silent for so long gets something that keeps it alive, and again after the same time.
+    pub keep_alive: Duration,
+    /// How many prompts may be counted at the same time.
+    pub counts: usize,
     /// A client that reads nothing for so long is given up.
     pub client_pause: Duration,
     /// A request whose connection broke before any answer is tried once more if it broke within this time.
@@ -45,6 +49,8 @@ impl Default for GatewayLimits {
             connect: Duration::from_secs(2),
             head: Duration::from_secs(3600),
             engine_pause: Duration::from_secs(300),
+            keep_alive: Duration::from_secs(10),
+            counts: 8,
             client_pause: Duration::from_secs(60),
             retry_within: Duration::from_secs(120),
             patience_streamed: Duration::from_secs(240),

@@ -68,7 +68,7 @@ fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>, Problem> {
         rest = behind_line(rest).ok_or_else(broken)?;
         let end = finder.find(rest).ok_or_else(broken)?;
         let at = memmem::find(&rest[..end.min(HEAD)], b"\r\n\r\n");
-        let (head, value) = at.map(|at| (at, at + 4)).or_else(|| rest.starts_with(b"\r\n").then_some((0, 2))).ok_or_else(broken)?;
+        let (head, value) = at.map(|at| (at, at + 4)).or_else(|| rest[..end].starts_with(b"\r\n").then_some((0, 2))).ok_or_else(broken)?;
         parts.push(Part { head: &rest[..head], value: &rest[value..end] });
         if parts.len() > PARTS {
             return Err(bad("The form has too many parts."));

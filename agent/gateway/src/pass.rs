@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(crate) struct Ask {
     /// What tells its conversation; `None`: it belongs to none.
     pub asked: Option<Asked>,
-    /// Its answer is streamed.
+    /// The engine streams its answer.
     pub streamed: bool,
     /// How long it may wait.
     pub patience: Duration,

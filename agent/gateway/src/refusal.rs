@@ -37,7 +37,7 @@ pub(crate) fn of(why: Refusal, model: &str, table: &ReplicaTable) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use warden_domain::{ids::ModelId, replica::ServedModel};
+    use warden_domain::{engine::EngineKind, ids::ModelId, replica::ServedModel};
 
     use super::*;
 
@@ -48,6 +48,7 @@ mod tests {
         let model = ServedModel {
             id: ModelId::from_stored("m"),
             served_name: "tiny".to_owned(),
+            engine: EngineKind::Vllm,
             context: None,
             images: None,
             runaway: warden_domain::model::RunawayGuard::Log,

@@ -3,6 +3,8 @@
 use axum::http::Method;
 use warden_domain::{Problem, ProblemKind};
 
+use crate::dialects::Dialect;
+
 /// What a path stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
@@ -10,38 +12,51 @@ pub(crate) enum Route<'a> {
     Models,
     /// One model.
     Model(&'a str),
-    /// A call that goes to an engine under the same path.
+    /// A call that is answered by an engine.
     Engine(&'static Call),
+    /// How long the prompt of a Messages request is.
+    Count,
 }
 
-/// A call that goes to an engine.
+/// A call that is answered by an engine.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// Path, ours and the engine's.
+    /// Our path.
     pub path: &'static str,
+    /// The engine's path.
+    pub upstream: &'static str,
     /// Whether answers can be streamed; then usage is asked for.
     pub streams: bool,
+    /// How its clients speak. What is not chat is translated.
+    pub dialect: Dialect,
     /// The body is a form (`multipart/form-data`), not JSON.
     pub form: bool,
     /// Only some engines have it; one that has not is told apart from a wrong request.
     pub optional: bool,
 }
 
-/// A call that every engine has.
+/// A call that goes through as bytes, under the same path.
 const fn bytes(path: &'static str, streams: bool) -> Call {
-    Call { path, streams, form: false, optional: false }
+    Call { path, upstream: path, streams, dialect: Dialect::Chat, form: false, optional: false }
+}
+
+/// A call that is translated.
+const fn told(path: &'static str, dialect: Dialect) -> Call {
+    Call { path, upstream: "/v1/chat/completions", streams: true, dialect, form: false, optional: false }
 }
 
 /// A call that only some engines have. Whatever it says, it goes through as it is.
 const fn optional(path: &'static str, form: bool) -> Call {
-    Call { path, streams: false, form, optional: true }
+    Call { path, upstream: path, streams: false, dialect: Dialect::Chat, form, optional: true }
 }
 
-/// Calls that go to an engine.
-pub(crate) const CALLS: [Call; 10] = [
+/// Calls that are answered by an engine.
+pub(crate) const CALLS: [Call; 12] = [
     bytes("/v1/chat/completions", true),
     bytes("/v1/completions", true),
     bytes("/v1/embeddings", false),
+    told("/v1/messages", Dialect::Messages),
+    told(RESPONSES, Dialect::Responses),
     optional("/v1/rerank", false),
     optional("/v1/score", false),
     optional("/v1/audio/speech", false),
@@ -58,6 +73,21 @@ pub(crate) const DETOKENIZE: &str = "/detokenize";
 
 /// The chat call, which the console uses as well.
 pub(crate) const CHAT: &Call = &CALLS[0];
+/// Asked with GET by a client that would rather speak WebSocket.
+const RESPONSES: &str = "/v1/responses";
+const COUNT: &str = "/v1/messages/count_tokens";
+
+/// How clients of a path speak, also where nothing lies. Both vendors' SDKs ask for models; one of them names its version.
+pub(crate) fn dialect(path: &str, names_anthropic: bool) -> Dialect {
+    let under = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if under("/v1/messages") || (names_anthropic && under("/v1/models")) {
+        Dialect::Messages
+    } else if under(RESPONSES) {
+        Dialect::Responses
+    } else {
+        Dialect::Chat
+    }
+}
 
 /// Why a path and method are not served.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +99,8 @@ pub(crate) enum NotServed {
         /// The method that is offered.
         allow: &'static str,
     },
+    /// A WebSocket is asked for, and there is none: the client then posts.
+    Upgrade,
 }
 
 /// Looks a path and method up.
@@ -77,6 +109,10 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NotS
         (Route::Models, "GET")
     } else if let Some(name) = path.strip_prefix("/v1/models/").filter(|n| !n.is_empty()) {
         (Route::Model(name), "GET")
+    } else if path == COUNT {
+        (Route::Count, "POST")
+    } else if path == RESPONSES && *method == Method::GET {
+        return Err(NotServed::Upgrade);
     } else if let Some(call) = CALLS.iter().find(|c| c.path == path) {
         (Route::Engine(call), "POST")
     } else {
@@ -93,10 +129,12 @@ pub(crate) fn refusal(why: &NotServed, method: &Method, path: &str) -> Problem {
         NotServed::Method { allow } => {
             Problem::new(ProblemKind::MethodNotAllowed, format!("{path} does not take {method}.")).hint(format!("Use {allow}."))
         }
+        NotServed::Upgrade => Problem::new(ProblemKind::UpgradeRequired, format!("{path} speaks no WebSocket."))
+            .hint("Send the request with POST; the answer is streamed."),
         NotServed::Unknown => {
             let calls: Vec<String> = CALLS.iter().map(|c| format!("POST {}", c.path)).collect();
             Problem::new(ProblemKind::NotFound, format!("There is nothing at {path}."))
-                .hint(format!("Offered are GET /v1/models, GET /v1/models/{{name}}, {}.", calls.join(", ")))
+                .hint(format!("Offered are GET /v1/models, GET /v1/models/{{name}}, {}, POST {COUNT}.", calls.join(", ")))
         }
     }
 }
@@ -113,17 +151,43 @@ mod tests {
         assert_eq!(find(&Method::GET, "/v1/embeddings"), Err(NotServed::Method { allow: "POST" }));
         assert!(matches!(find(&Method::POST, "/v1/audio/transcriptions"), Ok(Route::Engine(Call { form: true, optional: true, .. }))));
         assert!(matches!(find(&Method::POST, "/tokenize"), Ok(Route::Engine(Call { form: false, optional: true, .. }))));
+        assert_eq!(find(&Method::POST, "/v1/messages/count_tokens"), Ok(Route::Count));
+        assert_eq!(find(&Method::GET, "/v1/responses"), Err(NotServed::Upgrade));
         assert_eq!(find(&Method::DELETE, "/v1/models"), Err(NotServed::Method { allow: "GET" }));
-        for path in ["/v1", "/v1/", "/v1/models/", "/v1/chat/completions/", "/v1/responses", "/v1/../props"] {
+        for path in ["/v1", "/v1/", "/v1/models/", "/v1/chat/completions/", "/v1/responses/resp_1", "/v1/messages/batches", "/v1/../props"] {
             assert_eq!(find(&Method::POST, path), Err(NotServed::Unknown), "{path}");
         }
     }
 
     #[test]
     fn a_lost_client_is_told_what_there_is() {
-        let text = refusal(&NotServed::Unknown, &Method::POST, "/v1/responses").full_text();
-        for offered in ["/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"] {
+        let text = refusal(&NotServed::Unknown, &Method::POST, "/v1/nothing").full_text();
+        for offered in [
+            "/v1/nothing",
+            "/v1/responses",
+            "/v1/messages",
+            "/v1/messages/count_tokens",
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/v1/embeddings",
+            "/v1/models",
+        ] {
             assert!(text.contains(offered), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_answered_in_the_words_of_the_path_it_asked() {
+        for (path, names_anthropic, expected) in [
+            ("/v1/messages", false, Dialect::Messages),
+            ("/v1/messages/count_tokens", false, Dialect::Messages),
+            ("/v1/messagesx", false, Dialect::Chat),
+            ("/v1/models", true, Dialect::Messages),
+            ("/v1/models/x", false, Dialect::Chat),
+            ("/v1/responses", false, Dialect::Responses),
+            ("/v1/chat/completions", true, Dialect::Chat),
+        ] {
+            assert_eq!(dialect(path, names_anthropic), expected, "{path}");
         }
     }
 }

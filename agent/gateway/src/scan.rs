@@ -1,14 +1,20 @@
-//! Reads the few fields of a request body the gateway acts on, and makes the one edit it needs, without a tree.
+//! Reads the few fields of a request body the gateway acts on, and makes the few edits it needs, without a tree.
 //!
-//! In: the bytes of the body. Out: model name, stream flag, and the bytes to send on: the same ones, with at most one splice that
-//! asks the engine for usage at the end of a stream. Everything else, known or unknown, reaches the engine byte for byte. Pure.
+//! In: the bytes of the body. Out: model name, stream flag, and the bytes to send on: the same ones, with at most a few splices (usage
+//! at the end of a stream is asked for, a limit beyond the window is taken out). Everything else, known or unknown, reaches the engine
+//! byte for byte. One pass reads, one copy edits. Pure.
 
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use warden_domain::{Problem, ProblemKind};
+use warden_domain::{Problem, ProblemKind, units::Tokens};
+
+use crate::dialects::numbers;
+
+/// A place in the body and what is to stand there.
+type Edit = (usize, usize, &'static str);
 
 use crate::multipart::Form;
 
@@ -21,11 +27,16 @@ pub(crate) struct Asked {
     pub stream: bool,
     /// Whether the client itself asked for usage at the end of the stream.
     pub wants_usage: bool,
+    /// The edit that asks the engine for usage.
+    usage: Edit,
+    /// Limits on the answer: where they stand, and how much they allow.
+    limits: Vec<(usize, usize, u64)>,
 }
 
 impl From<Form> for Asked {
     fn from(form: Form) -> Self {
-        Self { model: form.model, stream: form.stream, wants_usage: false }
+        // A form is never edited.
+        Self { model: form.model, stream: form.stream, wants_usage: true, usage: (0, 0, ""), limits: Vec::new() }
     }
 }
 
@@ -35,6 +46,7 @@ struct Members<'a> {
     model: Option<&'a RawValue>,
     stream: Option<&'a RawValue>,
     options: Option<&'a RawValue>,
+    limits: Vec<&'a RawValue>,
 }
 
 /// Checks the body and reads it.
@@ -49,44 +61,61 @@ pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
         Some("true") => true,
         Some(_) => return Err(bad("'stream' must be true or false.", "stream")),
     };
-    let wants_usage = match members.options {
-        None => false,
-        Some(options) => usage_flag(options)?.is_some_and(|flag| flag.get() == "true"),
-    };
-    Ok(Asked { model, stream, wants_usage })
+    let (wants_usage, usage) = usage(body, members.options)?;
+    let limits = members.limits.iter().filter_map(|limit| {
+        let (at, until) = span(body, limit);
+        serde_json::from_str::<u64>(limit.get()).ok().map(|asked| (at, until, asked))
+    });
+    Ok(Asked { model, stream, wants_usage, usage, limits: limits.collect() })
 }
 
-/// The body with `stream_options.include_usage` set to true; every other byte stays as it is.
-pub(crate) fn with_usage(body: Bytes) -> Result<Bytes, Problem> {
-    let (at, until, text): (usize, usize, Cow<'static, str>) = {
-        let members = top_level(&body)?;
-        match members.options {
-            None => {
-                let at = after_brace(&body);
-                (at, at, Cow::Borrowed(r#""stream_options":{"include_usage":true},"#))
-            }
-            Some(options) if options.get() == "null" => {
-                let (at, until) = span(&body, options);
-                (at, until, Cow::Borrowed(r#"{"include_usage":true}"#))
-            }
-            Some(options) => match usage_flag(options)? {
-                Some(flag) => {
-                    let (at, until) = span(&body, flag);
-                    (at, until, Cow::Borrowed("true"))
-                }
-                None => {
-                    let at = span(&body, options).0 + after_brace(options.get().as_bytes());
-                    let empty = options.get()[1..].trim_start().starts_with('}');
-                    (at, at, Cow::Borrowed(if empty { r#""include_usage":true"# } else { r#""include_usage":true,"# }))
-                }
-            },
-        }
+/// Whether usage is asked for, and the edit that asks for it.
+fn usage(body: &[u8], options: Option<&RawValue>) -> Result<(bool, Edit), Problem> {
+    let Some(options) = options else {
+        let at = after_brace(body);
+        return Ok((false, (at, at, r#""stream_options":{"include_usage":true},"#)));
     };
-    let mut edited = BytesMut::with_capacity(body.len() + text.len());
-    edited.extend_from_slice(&body[..at]);
-    edited.extend_from_slice(text.as_bytes());
-    edited.extend_from_slice(&body[until..]);
-    Ok(edited.freeze())
+    let (at, until) = span(body, options);
+    if options.get() == "null" {
+        return Ok((false, (at, until, r#"{"include_usage":true}"#)));
+    }
+    Ok(match usage_flag(options)? {
+        Some(flag) => {
+            let (at, until) = span(body, flag);
+            (flag.get() == "true", (at, until, "true"))
+        }
+        None => {
+            let at = at + after_brace(options.get().as_bytes());
+            let empty = options.get()[1..].trim_start().starts_with('}');
+            (false, (at, at, if empty { r#""include_usage":true"# } else { r#""include_usage":true,"# }))
+        }
+    })
+}
+
+impl Asked {
+    /// The body it was read of, for the engine: with usage asked for if `usage`, and without limits that the window cannot hold. The
+    /// same bytes when there is nothing to do.
+    pub(crate) fn edited(&self, body: Bytes, usage: bool, window: Option<Tokens>) -> Bytes {
+        // null is the same as absent to every engine, so commas need no care.
+        let beyond = self.limits.iter().filter(|(.., asked)| !numbers::fits(*asked, window, body.len()));
+        let mut edits: Vec<Edit> = beyond.map(|(at, until, _)| (*at, *until, "null")).collect();
+        if usage && !self.wants_usage {
+            edits.push(self.usage);
+        }
+        if edits.is_empty() {
+            return body;
+        }
+        edits.sort_unstable_by_key(|(at, ..)| *at);
+        let mut edited = BytesMut::with_capacity(body.len() + 64);
+        let mut from = 0;
+        for (at, until, text) in edits {
+            edited.extend_from_slice(&body[from..at]);
+            edited.extend_from_slice(text.as_bytes());
+            from = until;
+        }
+        edited.extend_from_slice(&body[from..]);
+        edited.freeze()
+    }
 }
 
 fn top_level(body: &[u8]) -> Result<Members<'_>, Problem> {
@@ -98,11 +127,8 @@ fn top_level(body: &[u8]) -> Result<Members<'_>, Problem> {
     })
 }
 
-/// The value of `include_usage` inside `stream_options`, which must be an object or null.
+/// The value of `include_usage` inside `stream_options`, which must be an object.
 fn usage_flag(options: &RawValue) -> Result<Option<&RawValue>, Problem> {
-    if options.get() == "null" {
-        return Ok(None);
-    }
     let mut reader = serde_json::Deserializer::from_str(options.get());
     (&mut reader).deserialize_map(Flag).map_err(|_| bad("'stream_options' must be an object, with 'include_usage' at most once.", "stream_options"))
 }
@@ -139,6 +165,10 @@ impl<'de> Visitor<'de> for Top {
                 "model" => (&mut members.model, "model"),
                 "stream" => (&mut members.stream, "stream"),
                 "stream_options" => (&mut members.options, "stream_options"),
+                "max_tokens" | "max_completion_tokens" => {
+                    members.limits.push(value);
+                    continue;
+                }
                 _ => continue,
             };
             // Engines take the last of two, others the first: what is decided here must be what they do.
@@ -186,12 +216,16 @@ mod tests {
         read(text.as_bytes()).unwrap()
     }
 
+    fn with_usage(text: &str) -> Bytes {
+        asked(text).edited(Bytes::copy_from_slice(text.as_bytes()), true, None)
+    }
+
     #[test]
     fn only_the_top_level_counts_and_escaped_names_are_names() {
         let a = asked(
             r#"{"messages":[{"model":"inner","content":"\"model\":\"x\" {\\"}],"tools":{"model":1,"stream":true},"mod\u0065l":"tin\u0079","stream":null}"#,
         );
-        assert_eq!(a, Asked { model: "tiny".to_owned(), stream: false, wants_usage: false });
+        assert_eq!((a.model.as_str(), a.stream, a.wants_usage), ("tiny", false, false));
     }
 
     #[test]
@@ -245,8 +279,19 @@ mod tests {
             ),
             (r#"{"stream_options":{"include_usage" : false},"model":"a"}"#, r#"{"stream_options":{"include_usage" : true},"model":"a"}"#),
         ] {
-            assert_eq!(with_usage(Bytes::from_static(before.as_bytes())).unwrap(), after);
+            assert_eq!(with_usage(before), after);
         }
+    }
+
+    #[test]
+    fn a_limit_beyond_the_window_is_taken_out_and_all_other_bytes_stay() {
+        let edited = |text: &'static str| asked(text).edited(Bytes::from_static(text.as_bytes()), true, Some(Tokens(8192)));
+        assert_eq!(
+            edited(r#"{ "messages":[{"max_tokens":999999}], "max_tokens" : 128000,"stream_options":{},"max_completion_tokens":100,"model":"a"}"#),
+            r#"{ "messages":[{"max_tokens":999999}], "max_tokens" : null,"stream_options":{"include_usage":true},"max_completion_tokens":100,"model":"a"}"#
+        );
+        let odd = r#"{"model":"a","max_tokens":-1,"max_completion_tokens":"many","stream_options":{"include_usage":true}}"#;
+        assert_eq!(edited(odd), odd, "the engine says what is wrong with it");
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -279,8 +324,9 @@ mod tests {
                 object.insert("stream_options".to_owned(), options);
             }
             for text in [serde_json::to_string(&object).unwrap(), serde_json::to_string_pretty(&object).unwrap()] {
-                prop_assert_eq!(read(text.as_bytes()).unwrap(), Asked { model: model.clone(), stream, wants_usage: false });
-                let edited = with_usage(Bytes::from(text)).unwrap();
+                let read_once = read(text.as_bytes()).unwrap();
+                prop_assert_eq!((&read_once.model, read_once.stream, read_once.wants_usage), (&model, stream, false));
+                let edited = with_usage(&text);
                 prop_assert!(read(&edited).unwrap().wants_usage);
                 let mut seen: serde_json::Map<String, Value> = serde_json::from_slice(&edited).unwrap();
                 let mut wanted = object.clone();

@@ -83,8 +83,8 @@ async fn embeddings_are_counted_with_no_answer_tokens() {
 }
 
 #[tokio::test]
-async fn an_engines_refusal_reaches_the_client_as_it_is() {
-    let refusal = r#"{"error":{"code":400,"message":"request (3024 tokens) exceeds the available context size (2048 tokens)","type":"exceed_context_size_error"}}"#;
+async fn an_engines_own_words_reach_a_chat_client_as_they_are() {
+    let refusal = r#"{"error":{"code":400,"message":"tool_choice is wrong","type":"invalid_request_error"}}"#;
     for (status, stream, outcome) in [("400 Bad Request", true, Outcome::Refused), ("500 Internal Server Error", false, Outcome::EngineFailed)] {
         let (bench, _engine) = Bench::with(vec![json(status, refusal)]);
         let response = bench.chat(if stream { ASK_STREAM } else { ASK }).await;
@@ -92,6 +92,22 @@ async fn an_engines_refusal_reaches_the_client_as_it_is() {
         assert_eq!(text(response).await, refusal);
         assert_eq!(bench.the_charge().await.outcome, outcome);
     }
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_too_long_is_told_in_the_code_that_clients_know() {
+    let refusal = r#"{"error":{"code":400,"message":"request (3024 tokens) exceeds the available context size (2048 tokens)","type":"exceed_context_size_error"}}"#;
+    let (bench, _engine) = Bench::with(vec![json("400 Bad Request", refusal)]);
+    let (status, error) = error_of(bench.chat(ASK_STREAM).await).await;
+    assert_eq!((status, error["code"].as_str()), (400, Some("context_length_exceeded")));
+    assert_eq!(bench.the_charge().await.outcome, Outcome::Refused);
+}
+
+#[tokio::test]
+async fn a_limit_that_the_window_cannot_hold_is_not_told_to_the_engine() {
+    let (bench, engine) = Bench::with(vec![json("200 OK", "{}")]);
+    bench.chat(r#"{"model":"tiny","max_tokens":128000,"messages":[]}"#).await;
+    assert_eq!(engine.bodies()[0], r#"{"model":"tiny","max_tokens":null,"messages":[]}"#);
 }
 
 #[tokio::test]
@@ -169,8 +185,10 @@ async fn the_list_shows_what_answers_now() {
     let (bench, _engine) = Bench::with(vec![json("200 OK", "{}")]);
     let get = |path: &str| Request::get(path).header("x-api-key", "vw_good").body(Body::empty()).unwrap();
     let list: Value = serde_json::from_str(&text(bench.ask(get("/v1/models")).await).await).unwrap();
-    let tiny = serde_json::json!({"id": "tiny", "object": "model", "created": 7, "owned_by": "lm-warden", "max_model_len": 2048});
-    assert_eq!(list, serde_json::json!({"object": "list", "data": [tiny.clone()]}));
+    let tiny = serde_json::json!({"id": "tiny", "object": "model", "type": "model", "display_name": "tiny", "created": 7,
+        "created_at": "1970-01-01T00:00:07Z", "owned_by": "lm-warden", "max_model_len": 2048});
+    assert_eq!(list, serde_json::json!({"object": "list", "data": [tiny.clone()], "has_more": false, "first_id": "tiny", "last_id": "tiny"}));
+    assert_eq!(error_of(bench.ask(get("/v1/models?after_id=x")).await).await.0, 400);
     let one: Value = serde_json::from_str(&text(bench.ask(get("/v1/models/tiny")).await).await).unwrap();
     assert_eq!(one, tiny);
     assert_eq!(error_of(bench.ask(get("/v1/models/other")).await).await.0, 404);
@@ -179,7 +197,7 @@ async fn the_list_shows_what_answers_now() {
 #[tokio::test]
 async fn a_wrong_path_or_method_is_a_clear_error_in_the_right_shape() {
     let (bench, _engine) = Bench::with(vec![json("200 OK", "{}")]);
-    let (status, error) = error_of(bench.ask(post("/v1/responses", ASK)).await).await;
+    let (status, error) = error_of(bench.ask(post("/v1/nothing", ASK)).await).await;
     assert_eq!((status, error["code"].as_str()), (404, Some("not_found")));
     assert!(error["message"].as_str().unwrap().contains("/v1/chat/completions"));
     let wrong = Request::get("/v1/chat/completions").header("x-lmwarden-key", "vw_good").body(Body::empty()).unwrap();
@@ -223,11 +241,16 @@ async fn the_consoles_own_chat_needs_no_key_and_is_charged_to_none() {
 }
 
 #[tokio::test]
-async fn an_error_the_engine_reports_inside_a_stream_is_no_success() {
+async fn an_error_the_engine_reports_inside_a_stream_is_the_last_event_and_never_a_clean_end() {
     let error = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
     let (bench, _engine) = Bench::with(vec![whole_stream(&[HELLO, error, DONE])]);
-    assert_eq!(text(bench.chat(ASK_STREAM).await).await, format!("{HELLO}{error}{DONE}"));
+    let (said, cut) = scripted::until_cut(bench.chat(ASK_STREAM).await).await;
+    assert!(said.starts_with(HELLO) && said.contains("\"message\":\"out of memory\"") && !said.contains("[DONE]") && cut, "{said}");
     assert_eq!(bench.the_charge().await.outcome, Outcome::EngineFailed);
+    // With nothing said before it, it is a plain status.
+    let (bench, _engine) = Bench::with(vec![whole_stream(&[error, DONE])]);
+    let (status, error) = error_of(bench.chat(ASK_STREAM).await).await;
+    assert_eq!((status, error["message"].as_str()), (502, Some("out of memory")));
 }
 
 #[tokio::test]

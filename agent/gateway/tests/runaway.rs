@@ -6,7 +6,7 @@ mod scripted;
 
 use scripted::{Act, Bench, DONE, Engine, HELLO, USAGE, post, text, whole_stream};
 use serde_json::Value;
-use warden_domain::{ids::ModelId, model::RunawayGuard, routing::Routing, usage::Outcome};
+use warden_domain::{engine::EngineKind, ids::ModelId, model::RunawayGuard, routing::Routing, usage::Outcome};
 use warden_gateway::GatewayLimits;
 
 const ASK: &str = r#"{"model":"tiny","stream":true}"#;
@@ -63,4 +63,31 @@ async fn an_enforced_guard_leaves_an_ordinary_answer_alone() {
     let (bench, _engine) = start(RunawayGuard::Enforce, whole_stream(&events));
     assert_eq!(text(bench.chat(ASK).await).await, format!("{}{DONE}", lines.concat()));
     assert_eq!((bench.the_charge().await.outcome, counted(&bench)), (Outcome::Completed, 0));
+}
+
+#[tokio::test]
+async fn a_translated_answer_that_is_ended_says_in_its_dialect_that_it_came_to_its_limit() {
+    let messages =
+        |stream: bool| format!(r#"{{"model":"tiny","max_tokens":100000,"stream":{stream},"messages":[{{"role":"user","content":"hi"}}]}}"#);
+    let responses = r#"{"model":"tiny","stream":true,"input":"hi"}"#.to_owned();
+    for (path, ask, marks) in [
+        ("/v1/messages", messages(true), ["\"stop_reason\":\"max_tokens\"", "event: message_stop"]),
+        ("/v1/messages", messages(false), ["\"stop_reason\":\"max_tokens\"", "\"type\":\"message\""]),
+        ("/v1/responses", responses, ["\"status\":\"incomplete\"", "max_output_tokens"]),
+    ] {
+        // An engine that is asked for a stream also where the client is not answered with one.
+        let bench = Bench::new(GatewayLimits::default());
+        bench.serving.kind(EngineKind::LlamaCpp);
+        let engine = Engine::start(&bench.dir, "e0", vec![looped()]);
+        bench.serving.offer(std::slice::from_ref(&engine.socket));
+        bench.serving.guard(RunawayGuard::Enforce);
+        let response = bench.ask(post(path, ask)).await;
+        assert_eq!(response.status(), 200, "{path}");
+        let got = text(response).await;
+        for mark in marks {
+            assert!(got.contains(mark), "{path}: no {mark} in {}", &got[got.len().saturating_sub(600)..]);
+        }
+        assert!(!got.contains("\"error\":{"), "{path}");
+        assert_eq!((bench.the_charge().await.outcome, counted(&bench)), (Outcome::CutShort, 1), "{path}");
+    }
 }

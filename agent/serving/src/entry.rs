@@ -183,6 +183,7 @@ impl Entry {
         (!replicas.is_empty()).then(|| ServedModel {
             id: self.model.id.clone(),
             served_name: self.model.config.served_name.clone(),
+            engine: self.model.config.engine,
             context: self.context(),
             images: self.images(),
             runaway: self.model.config.layout.runaway,

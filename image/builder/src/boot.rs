@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use warden_vm::{BuilderRoot, Forward, Guest, Machine, Started, quiet};
+use warden_vm::{BuilderRoot, Forward, Guest, Machine, PowerOn, quiet};
 
 use crate::cli::{Flavour, Profile, VmArgs};
 use crate::fault::{Done, Fault};
@@ -24,7 +24,7 @@ pub(crate) fn boot(shop: &Workshop, builder: &BuilderRoot, args: &VmArgs) -> Don
     let run_dir = out.join("run");
     let stalled = |_: &Guest| println!("the emulator lost its timers; switching on once more");
     let first = (r"initrd: ", quiet(40));
-    let Started { mut guest, said, .. } = Guest::start_until(builder, &machine, &run_dir, !args.keep, first, |_| Ok(()), stalled)?;
+    let PowerOn { mut guest, said, .. } = Guest::start_until(builder, &machine, &run_dir, !args.keep, first, |_| Ok(()), stalled)?;
     println!("serial log: {}", shown(&run_dir.join("console.log"), shop));
     println!("console:    https://127.0.0.1:{}/ui/", args.port);
     println!("authority:  http://127.0.0.1:{}/ca.crt (to trust it), /fingerprint (to compare it with the screen)", args.plain_port);

@@ -26,4 +26,4 @@ pub use patience::quiet;
 pub use qmp::Qmp;
 pub use serial::SerialLog;
 pub use shell::{Reply, Shell};
-pub use stall::Started;
+pub use stall::PowerOn;

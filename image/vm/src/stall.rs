@@ -13,7 +13,7 @@ const TRIES: u32 = 3;
 
 /// A guest that was switched on, and what it said first.
 #[derive(Debug)]
-pub struct Started {
+pub struct PowerOn {
     /// The running guest.
     pub guest: Guest,
     /// The first group (or the whole) of what was waited for; [`VmError::TimedOut`] or [`VmError::Ended`] when it did not come.
@@ -38,21 +38,21 @@ impl Guest {
         (pattern, timeout): (&str, Duration),
         mut prepare: impl FnMut(&mut Self) -> Result<(), VmError>,
         mut stalled: impl FnMut(&Self),
-    ) -> Result<Started, VmError> {
+    ) -> Result<PowerOn, VmError> {
         let mut stalls = 0;
         loop {
             let mut guest = Self::start(builder, machine, run_dir, fresh)?;
             prepare(&mut guest)?;
             let said = guest.wait(&format!("(?:{pattern})|{STALL}"), timeout);
             if !said.as_ref().is_ok_and(|word| word == STALL) {
-                return Ok(Started { guest, said, stalls });
+                return Ok(PowerOn { guest, said, stalls });
             }
             stalls += 1;
             stalled(&guest);
             if stalls == TRIES {
                 let (what, seconds) = (format!("/{pattern}/: the emulator's timers stood still {TRIES} times"), guest.age().as_secs());
                 let said = Err(VmError::TimedOut { what, seconds, tail: guest.serial().tail() });
-                return Ok(Started { guest, said, stalls });
+                return Ok(PowerOn { guest, said, stalls });
             }
         }
     }

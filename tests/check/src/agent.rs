@@ -163,6 +163,14 @@ impl AgentUnderTest {
         self.running.as_mut().ok_or_else(|| "the agent was not started".to_owned())
     }
 
+    /// Its process id.
+    ///
+    /// # Errors
+    /// A sentence when it was never launched.
+    pub fn pid(&self) -> Result<u32, String> {
+        self.running.as_ref().map(Running::pid).ok_or_else(|| "the agent was not started".to_owned())
+    }
+
     /// Everything the agent said on both outputs, as one text.
     #[must_use]
     pub fn said(&self) -> String {

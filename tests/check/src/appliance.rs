@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use warden_domain::clock;
-use warden_vm::{Forward, Guest, Machine, Shell, Started, quiet};
+use warden_vm::{Forward, Guest, Machine, PowerOn, Shell, quiet};
 
 use crate::agent::free_port;
 use crate::console::{Console, items};
@@ -53,7 +53,7 @@ impl Appliance {
         log.line(format!("powering on {} with the {} pack, host port {port} (encrypted) and {plain}", disk.path.display(), pack.name()));
         let first = ("initrd: slot", quiet(40));
         let started = Guest::start_until(&builder, &machine, &run_dir, true, first, |_| Ok(()), |_| log.line(STALLED));
-        let Started { guest, said, .. } = started.map_err(|e| e.to_string())?;
+        let PowerOn { guest, said, .. } = started.map_err(|e| e.to_string())?;
         let door = FrontDoor { encrypted: format!("https://127.0.0.1:{port}"), plain: format!("http://127.0.0.1:{plain}") };
         // Until the authority is known nobody is trusted.
         let console = Console::new(&door.encrypted, log);

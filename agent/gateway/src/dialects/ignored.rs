@@ -1,6 +1,7 @@
-//! The one list of request fields that are known and left out on purpose. A field that is neither used nor here is reported.
+//! The one list of request fields that are known and left out on purpose. A field that is neither used nor here is reported. It is public, so
+//! that recorded requests can be held against it.
 //!
-//! One row per place. `*` stands for every object of that dialect.
+//! One row per place.
 
 /// Place in a request, and the fields of it that are left out.
 const IGNORED: &[(&str, &[&str])] = &[
@@ -91,9 +92,11 @@ const IGNORED: &[(&str, &[&str])] = &[
             "moderation",
         ],
     ),
+    // A namespace is the group of a tool, and the model knows the tool by its own name.
     (
         "responses.item",
         &[
+            "namespace",
             "id",
             "status",
             "phase",
@@ -124,6 +127,19 @@ const IGNORED: &[(&str, &[&str])] = &[
             "indexed_web_access",
         ],
     ),
+    // Values of `include`: traces of tools that a provider runs, and what engines here do not tell.
+    (
+        "responses.include",
+        &[
+            "web_search_call.action.sources",
+            "web_search_call.results",
+            "file_search_call.results",
+            "code_interpreter_call.outputs",
+            "computer_call_output.output.image_url",
+            "message.input_image.image_url",
+            "message.output_text.logprobs",
+        ],
+    ),
     ("responses.tool_choice", &["type", "tools"]),
     ("responses.reasoning", &["summary", "generate_summary", "context", "mode"]),
     ("responses.text", &["verbosity"]),
@@ -131,7 +147,8 @@ const IGNORED: &[(&str, &[&str])] = &[
 ];
 
 /// Whether a field is left out on purpose at this place.
-pub(super) fn is_ignored(place: &str, field: &str) -> bool {
+#[must_use]
+pub fn is_ignored(place: &str, field: &str) -> bool {
     IGNORED.iter().any(|(at, fields)| *at == place && fields.contains(&field))
 }
 
@@ -159,7 +176,8 @@ const HOSTED_TOOLS: &[&str] = &[
 ];
 
 /// Whether a kind of tool is run by its provider.
-pub(super) fn is_hosted_tool(kind: &str) -> bool {
+#[must_use]
+pub fn is_hosted_tool(kind: &str) -> bool {
     HOSTED_TOOLS.iter().any(|known| known.strip_suffix('*').map_or(*known == kind, |stem| kind.starts_with(stem)))
 }
 
@@ -181,7 +199,8 @@ const HOSTED_BLOCKS: &[&str] = &[
 ];
 
 /// Whether a block is the trace of a tool that its provider ran.
-pub(super) fn is_hosted_block(kind: &str) -> bool {
+#[must_use]
+pub fn is_hosted_block(kind: &str) -> bool {
     HOSTED_BLOCKS.contains(&kind)
 }
 
@@ -200,6 +219,7 @@ const HOSTED_ITEMS: &[&str] = &[
 ];
 
 /// Whether an item is the trace of a tool that its provider ran.
-pub(super) fn is_hosted_item(kind: &str) -> bool {
+#[must_use]
+pub fn is_hosted_item(kind: &str) -> bool {
     HOSTED_ITEMS.contains(&kind)
 }

@@ -8,16 +8,17 @@ pub mod chat;
 mod content;
 pub mod errors;
 mod fields;
-mod ignored;
+pub mod ignored;
 mod json;
 pub mod listing;
 pub mod messages;
-mod numbers;
+pub(crate) mod numbers;
 pub mod refusal;
 pub mod responses;
 pub mod sse;
 mod text;
 mod voice;
+mod whole;
 
 use warden_domain::{Problem, ProblemKind};
 
@@ -25,6 +26,7 @@ pub use self::{
     chat::{request::Target, usage::Counts},
     fields::Leftovers,
     voice::{Standing, Translation},
+    whole::Whole,
 };
 
 /// How a client speaks, by the path it asks.

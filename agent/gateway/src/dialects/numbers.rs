@@ -30,7 +30,7 @@ fn wrong(name: &str, what: &str) -> Problem {
 
 /// Whether a limit can be told to the engine. Clients ask for far more than a window has (128000); left out, the engine uses the room
 /// that the prompt leaves. A small limit is always told, because a longer answer would surprise.
-pub(super) fn fits(asked: u64, window: Option<Tokens>, body: usize) -> bool {
+pub(crate) fn fits(asked: u64, window: Option<Tokens>, body: usize) -> bool {
     let Some(Tokens(window)) = window else { return true };
     let prompt = (body as u64 / BYTES_PER_TOKEN).saturating_add(FRAME);
     asked <= window / 8 || asked.saturating_add(prompt) <= window

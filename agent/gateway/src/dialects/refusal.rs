@@ -40,7 +40,7 @@ pub fn problem(status: u16, body: &[u8]) -> Problem {
 }
 
 /// The problem behind an error inside a stream.
-pub(super) fn in_stream(data: &[u8]) -> Problem {
+pub(crate) fn in_stream(data: &[u8]) -> Problem {
     told(data).unwrap_or_else(|| of_status(500, None))
 }
 

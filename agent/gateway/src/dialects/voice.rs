@@ -43,11 +43,12 @@ pub struct Translation {
     seed: String,
     standing: Standing,
     said: bool,
+    fault: Option<Problem>,
 }
 
 impl Translation {
     pub(super) fn new(voice: Box<dyn Voice>, seed: &str) -> Self {
-        Self { reader: Reader::default(), voice, seed: seed.to_owned(), standing: Standing::Open, said: false }
+        Self { reader: Reader::default(), voice, seed: seed.to_owned(), standing: Standing::Open, said: false, fault: None }
     }
 
     /// Takes bytes of the engine; events for the client are added to `out`.
@@ -76,12 +77,38 @@ impl Translation {
         self.standing
     }
 
+    /// Ends the answer here, as if it had come to its limit of tokens.
+    pub fn stop_short(&mut self, out: &mut Vec<u8>) {
+        if self.standing == Standing::Open {
+            self.reader.stop_short();
+            self.settle(out);
+        }
+    }
+
     /// Ends the answer with a problem that was met here: the engine is gone or silent, the agent stops.
     pub fn fail(&mut self, problem: &Problem, out: &mut Vec<u8>) {
         if self.standing == Standing::Open {
             self.voice.fail(problem, self.reader.counts(), out);
             self.standing = Standing::Failed;
         }
+    }
+
+    /// What the engine failed with, when it did.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&Problem> {
+        self.fault.as_ref()
+    }
+
+    /// Whether a stream that ends now is cut.
+    #[must_use]
+    pub const fn is_unfinished(&self) -> bool {
+        matches!(self.standing, Standing::Open) && !self.reader.has_finish()
+    }
+
+    /// Whether the client was told something of the answer itself.
+    #[must_use]
+    pub const fn has_said(&self) -> bool {
+        self.said
     }
 
     /// Adds what keeps a silent connection alive: call it every 10 to 15 seconds without an event. Costs nothing after the end.
@@ -116,21 +143,21 @@ impl Translation {
 
     fn settle(&mut self, out: &mut Vec<u8>) {
         let Some(ending) = self.reader.ending(&self.seed) else { return };
-        let counts = self.reader.counts();
+        let counts = *self.reader.counts();
         match ending {
             Ending::Whole { calls, finish } => {
-                self.voice.end(&calls, &finish, counts, out);
+                self.voice.end(&calls, &finish, &counts, out);
                 self.standing = Standing::Whole;
             }
-            Ending::Failed(problem) => {
-                self.voice.fail(&problem, counts, out);
-                self.standing = Standing::Failed;
-            }
-            Ending::Cut => {
-                self.voice.fail(&broke_off(), counts, out);
-                self.standing = Standing::Failed;
-            }
+            Ending::Failed(problem) => self.give_up(problem, out),
+            Ending::Cut => self.give_up(broke_off(), out),
         }
+    }
+
+    fn give_up(&mut self, problem: Problem, out: &mut Vec<u8>) {
+        self.voice.fail(&problem, self.reader.counts(), out);
+        self.standing = Standing::Failed;
+        self.fault = Some(problem);
     }
 }
 

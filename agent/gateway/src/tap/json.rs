@@ -21,11 +21,13 @@ pub(crate) struct JsonTap {
     /// The value being kept, while it is that of `usage`.
     kept: Option<Vec<u8>>,
     usage: Option<Vec<u8>>,
+    begun: bool,
 }
 
 impl JsonTap {
     /// Looks at the next bytes.
     pub(crate) fn watch(&mut self, chunk: &[u8]) {
+        self.begun |= !chunk.is_empty();
         for &byte in chunk {
             self.step(byte);
         }
@@ -34,6 +36,11 @@ impl JsonTap {
     /// What was found.
     pub(crate) fn usage(&self) -> Usage {
         self.usage.as_deref().map(Usage::read).unwrap_or_default()
+    }
+
+    /// Whether anything came.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn step(&mut self, byte: u8) {

@@ -1,10 +1,12 @@
-//! Taps: they watch an answer go by and note what it used, without changing or holding it up.
+//! Taps: they watch an answer go by, note what it used, and say it in the client's dialect.
 //!
-//! In: the chunks of an engine's answer, cut anywhere. Out: the same bytes (a stream may lose the usage chunk its client did not ask
-//! for), the usage, and whether the answer came to its end. Pure.
+//! In: the chunks of an engine's answer, cut anywhere. Out: what goes on to the client (the same bytes where nothing is translated; a
+//! stream may lose the usage chunk its client did not ask for), the usage, and whether the answer came to its end. Pure.
 
 mod json;
 mod last;
+#[cfg(test)]
+mod recorded;
 mod sse;
 mod usage;
 
@@ -14,15 +16,27 @@ use bytes::Bytes;
 pub(crate) use json::JsonTap;
 pub(crate) use sse::SseTap;
 pub(crate) use usage::Usage;
+use warden_domain::Problem;
 
-use crate::runaway::Runaway;
+use crate::{
+    dialects::{Standing, Translation, Whole, errors},
+    faults,
+    runaway::Runaway,
+};
+
+/// What keeps a silent chat stream alive.
+const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The tap that fits the answer.
 pub(crate) enum Tap {
     /// One JSON document, or anything else that is no event stream.
     Json(JsonTap),
-    /// Server-sent events.
+    /// Server-sent events that go through.
     Sse(SseTap),
+    /// A stream that is told in another dialect.
+    Told(Box<Translation>),
+    /// An answer in one piece, collected until it is complete.
+    Whole(Box<Whole>),
 }
 
 impl Tap {
@@ -34,6 +48,8 @@ impl Tap {
                 out.push_back(chunk);
             }
             Self::Sse(tap) => tap.feed(&chunk, out),
+            Self::Told(translation) => told(out, |said| translation.feed(&chunk, said)),
+            Self::Whole(whole) => whole.feed(&chunk),
         }
     }
 
@@ -42,22 +58,86 @@ impl Tap {
         match self {
             Self::Json(_) => End::Whole,
             Self::Sse(tap) => tap.finish(out),
+            Self::Told(translation) => {
+                told(out, |said| {
+                    translation.close(said);
+                });
+                match (translation.standing(), translation.fault()) {
+                    (Standing::Whole, _) => End::Whole,
+                    (_, Some(problem)) => End::Failed(problem.clone()),
+                    (_, None) => End::Failed(faults::broke_off()),
+                }
+            }
+            Self::Whole(whole) => match whole.close() {
+                Ok(body) => {
+                    out.push_back(Bytes::from(body));
+                    End::Whole
+                }
+                Err(problem) => End::Failed(problem),
+            },
         }
     }
 
-    /// Ends a stream here, as if the answer had come to its limit of tokens; what was held of it is left out.
+    /// Ends the answer here, as if it had come to its limit of tokens; what was held of it is left out.
     pub(crate) fn cut_short(&mut self, how: Runaway, out: &mut VecDeque<Bytes>) {
         match self {
             Self::Json(_) => {}
             Self::Sse(tap) => tap.cut_short(how, out),
+            Self::Told(translation) => told(out, |said| translation.stop_short(said)),
+            Self::Whole(whole) => out.extend(whole.stop_short().ok().map(Bytes::from)),
         }
     }
 
-    /// Whether the end mark of a stream went by without an error before it.
-    pub(crate) const fn reached_end(&self) -> bool {
+    /// Whether the client has nothing of the answer, so that another engine may begin anew.
+    pub(crate) const fn is_untold(&self) -> bool {
+        matches!(self, Self::Whole(_)) || !self.has_begun()
+    }
+
+    /// Whether a stream that ends now is cut.
+    pub(crate) const fn is_unfinished(&self) -> bool {
         match self {
             Self::Json(_) => false,
+            Self::Sse(tap) => !tap.reached_end() && tap.fault().is_none(),
+            Self::Told(translation) => translation.is_unfinished(),
+            Self::Whole(whole) => whole.is_unfinished(),
+        }
+    }
+
+    /// What the engine failed with inside a stream.
+    pub(crate) const fn fault(&self) -> Option<&Problem> {
+        match self {
+            Self::Json(_) | Self::Whole(_) => None,
+            Self::Sse(tap) => tap.fault(),
+            Self::Told(translation) => translation.fault(),
+        }
+    }
+
+    /// Whether the end of a stream went by without an error before it.
+    pub(crate) fn reached_end(&self) -> bool {
+        match self {
+            Self::Json(_) | Self::Whole(_) => false,
             Self::Sse(tap) => tap.reached_end(),
+            Self::Told(translation) => translation.standing() == Standing::Whole,
+        }
+    }
+
+    /// Whether the model began to answer, as far as can be told.
+    pub(crate) const fn has_begun(&self) -> bool {
+        match self {
+            Self::Json(tap) => tap.has_begun(),
+            Self::Sse(tap) => tap.has_begun(),
+            Self::Told(translation) => translation.has_said(),
+            Self::Whole(whole) => whole.has_begun(),
+        }
+    }
+
+    /// Another engine begins where this one was lost; false when the client has something of the answer already.
+    pub(crate) fn restart(&mut self) -> bool {
+        match self {
+            Self::Json(tap) => !tap.has_begun(),
+            Self::Sse(tap) => tap.restart(),
+            Self::Told(translation) => translation.restart(),
+            Self::Whole(_) => true,
         }
     }
 
@@ -66,22 +146,50 @@ impl Tap {
         match self {
             Self::Json(tap) => tap.usage(),
             Self::Sse(tap) => tap.usage(),
+            Self::Told(translation) => translation.counts().into(),
+            Self::Whole(whole) => whole.counts().into(),
         }
     }
 
-    /// Whether an error can be told inside this answer.
+    /// Whether the client is answered with a stream of events.
     pub(crate) const fn is_stream(&self) -> bool {
-        matches!(self, Self::Sse(_))
+        matches!(self, Self::Sse(_) | Self::Told(_))
+    }
+
+    /// Adds what keeps a silent stream alive.
+    pub(crate) fn keep_alive(&mut self, out: &mut VecDeque<Bytes>) {
+        match self {
+            Self::Json(_) | Self::Whole(_) => {}
+            Self::Sse(tap) if tap.is_inside_an_event() => {}
+            Self::Sse(_) => out.push_back(Bytes::from_static(KEEP_ALIVE)),
+            Self::Told(translation) => told(out, |said| translation.keep_alive(said)),
+        }
+    }
+
+    /// Adds the event that tells of a problem, as the last one.
+    pub(crate) fn fail(&mut self, problem: &Problem, out: &mut VecDeque<Bytes>) {
+        match self {
+            Self::Json(_) | Self::Whole(_) => {}
+            Self::Sse(_) => out.push_back(Bytes::from(errors::chat_event(problem))),
+            Self::Told(translation) => told(out, |said| translation.fail(problem, said)),
+        }
+    }
+}
+
+/// All that is said at once is one piece.
+fn told(out: &mut VecDeque<Bytes>, say: impl FnOnce(&mut Vec<u8>)) {
+    let mut said = Vec::new();
+    say(&mut said);
+    if !said.is_empty() {
+        out.push_back(Bytes::from(said));
     }
 }
 
 /// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Complete.
     Whole,
-    /// The engine told of an error inside the stream and then ended it properly.
-    Failed,
-    /// The stream ended before its end mark.
-    Cut,
+    /// It is not complete, for this reason.
+    Failed(Problem),
 }

@@ -2,7 +2,8 @@
 //!
 //! An event is held until its blank line has come, so that the usage chunk can be left out and an error of ours never lands inside
 //! half an event. What is held is bounded: an event that grows beyond that is passed on as it comes and not looked into. Bytes of
-//! events are never rewritten.
+//! events are never rewritten; events that arrive together go on together. An error of the engine ends the stream here: it is taken
+//! out, to be told as the last event, and nothing goes on behind it.
 
 use std::collections::VecDeque;
 
@@ -10,8 +11,10 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
+use warden_domain::Problem;
+
 use super::{End, Usage, last};
-use crate::runaway::Runaway;
+use crate::{dialects::refusal, faults, runaway::Runaway};
 
 /// Longest event that is held back and looked into. The usage chunk has some hundred bytes.
 const HELD: usize = 256 * 1024;
@@ -26,7 +29,9 @@ pub(crate) struct SseTap {
     through: bool,
     usage: Usage,
     done: bool,
-    failed: bool,
+    fault: Option<Problem>,
+    /// An event with data went on, not only comments.
+    begun: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,12 +55,22 @@ struct Chunk<'a> {
 impl SseTap {
     /// `hide_usage`: the client did not ask for the usage chunk, so it is left out.
     pub(crate) fn new(hide_usage: bool) -> Self {
-        Self { hide_usage, held: BytesMut::new(), line: LineState::Empty, through: false, usage: Usage::default(), done: false, failed: false }
+        Self {
+            hide_usage,
+            held: BytesMut::new(),
+            line: LineState::Empty,
+            through: false,
+            usage: Usage::default(),
+            done: false,
+            fault: None,
+            begun: false,
+        }
     }
 
     /// Takes one chunk; complete events go to `out`.
     pub(crate) fn feed(&mut self, chunk: &Bytes, out: &mut VecDeque<Bytes>) {
-        let mut from = 0;
+        // From where nothing was passed on yet, and from where nothing was looked at yet.
+        let (mut run, mut from) = (0, 0);
         for (at, &byte) in chunk.iter().enumerate() {
             let blank = match byte {
                 b'\n' => std::mem::replace(&mut self.line, LineState::Empty) != LineState::Filled,
@@ -68,11 +83,20 @@ impl SseTap {
                     false
                 }
             };
-            if blank {
-                self.event(chunk.slice(from..=at), out);
-                from = at + 1;
+            if !blank {
+                continue;
             }
+            let until = at + 1;
+            if self.through || !self.held.is_empty() {
+                self.event(chunk.slice(from..until), out);
+                run = until;
+            } else if !self.look(&chunk[from..until]) {
+                pass(chunk, run, from, out);
+                run = until;
+            }
+            from = until;
         }
+        pass(chunk, run, from, out);
         let rest = chunk.slice(from..);
         if rest.is_empty() {
             return;
@@ -80,7 +104,7 @@ impl SseTap {
         if self.through {
             out.push_back(rest);
         } else if self.held.len() + rest.len() > HELD {
-            self.through = true;
+            (self.through, self.begun) = (true, true);
             self.release(out);
             out.push_back(rest);
         } else {
@@ -88,17 +112,35 @@ impl SseTap {
         }
     }
 
+    /// Whether the client has something of the answer itself.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Whether what went on ends in the middle of an event.
+    pub(crate) const fn is_inside_an_event(&self) -> bool {
+        self.through
+    }
+
+    /// Forgets what came of an engine that was lost; false when the client has something of it.
+    pub(crate) fn restart(&mut self) -> bool {
+        if !self.begun {
+            *self = Self::new(self.hide_usage);
+        }
+        !self.begun
+    }
+
     /// The stream closed properly; lets go of what is held.
     pub(crate) fn finish(&mut self, out: &mut VecDeque<Bytes>) -> End {
         let rest = self.held.split().freeze();
-        // A last event without its blank line is still looked into: some servers end right behind the mark.
-        if !rest.is_empty() && self.look(&rest) {
+        // A last event without its blank line counts when it is the end mark: some servers end right behind it. Half an event helps nobody.
+        if !rest.is_empty() && self.look(&rest) && self.done {
             out.push_back(rest);
         }
-        match (self.failed, self.done) {
-            (true, _) => End::Failed,
-            (false, true) => End::Whole,
-            (false, false) => End::Cut,
+        match (&self.fault, self.done) {
+            (Some(problem), _) => End::Failed(problem.clone()),
+            (None, true) => End::Whole,
+            (None, false) => End::Failed(faults::broke_off()),
         }
     }
 
@@ -109,9 +151,14 @@ impl SseTap {
             // Half an event went out already: its line ends here, and clients leave out what they cannot read.
             out.push_back(Bytes::from_static(b"\n\n"));
         }
-        let last = last::chunk(out.iter().rev().map(|event| data_of(event)), how);
+        let last = last::chunk(out.iter().rev().flat_map(|events| last_events(events)), how);
         out.push_back(Bytes::from(format!("data: {last}\n\ndata: [DONE]\n\n")));
         self.done = true;
+    }
+
+    /// What the engine failed with inside the stream.
+    pub(crate) const fn fault(&self) -> Option<&Problem> {
+        self.fault.as_ref()
     }
 
     /// Usage seen so far; of several the last counts.
@@ -121,21 +168,17 @@ impl SseTap {
 
     /// Whether the end mark went by without an error before it.
     pub(crate) const fn reached_end(&self) -> bool {
-        self.done && !self.failed
+        self.done && self.fault.is_none()
     }
 
-    /// An event is complete with `tail`.
+    /// An event of which a part was held, or passed on, is complete with `tail`.
     fn event(&mut self, tail: Bytes, out: &mut VecDeque<Bytes>) {
         if std::mem::take(&mut self.through) {
             out.push_back(tail);
             return;
         }
-        let event = if self.held.is_empty() {
-            tail
-        } else {
-            self.held.extend_from_slice(&tail);
-            self.held.split().freeze()
-        };
+        self.held.extend_from_slice(&tail);
+        let event = self.held.split().freeze();
         if self.look(&event) {
             out.push_back(event);
         }
@@ -149,10 +192,20 @@ impl SseTap {
 
     /// Looks into one event; false when it is to be left out.
     fn look(&mut self, event: &[u8]) -> bool {
+        let goes_on = self.is_for_the_client(event);
+        self.begun |= goes_on && !event.starts_with(b":") && !event.starts_with(b"\n") && !event.starts_with(b"\r");
+        goes_on
+    }
+
+    fn is_for_the_client(&mut self, event: &[u8]) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
         if event.len() > HELD {
             return true;
         }
-        if !contains(event, b"\"usage\"") && !contains(event, b"\"error\"") && !contains(event, b"[DONE]") {
+        let says = |word| contains(event, word);
+        if !says(b"\"usage\"") && !says(b"\"error\"") && !says(b"[DONE]") && !event.starts_with(b"error") {
             return true;
         }
         let data = data_of(event);
@@ -161,12 +214,28 @@ impl SseTap {
             return true;
         }
         let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(&data) else { return true };
-        self.failed |= chunk.error.is_some();
+        if chunk.error.is_some() || event.starts_with(b"error") {
+            self.fault = Some(refusal::in_stream(&data));
+            return false;
+        }
         let Some(usage) = chunk.usage else { return true };
         self.usage = Usage::read(usage.get().as_bytes());
         let only_usage = chunk.choices.is_some_and(|c| serde_json::from_str::<Vec<IgnoredAny>>(c.get()).is_ok_and(|list| list.is_empty()));
         !(self.hide_usage && only_usage)
     }
+}
+
+/// Passes a part of a chunk on, if there is any.
+fn pass(chunk: &Bytes, from: usize, until: usize, out: &mut VecDeque<Bytes>) {
+    if from < until {
+        out.push_back(chunk.slice(from..until));
+    }
+}
+
+/// The data of the events in a piece, the newest first.
+fn last_events(piece: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let lines = piece.split(|b| *b == b'\n').rev().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.filter(|line| line.starts_with(b"data:")).map(data_of)
 }
 
 /// The data of an event: its `data:` lines joined, without the name and one blank.
@@ -245,10 +314,22 @@ mod tests {
 
     #[test]
     fn a_stream_that_stops_before_its_end_mark_is_not_whole() {
-        assert_eq!(run(&[b"data: {\"choices\":[]}\n\n"], true).2, End::Cut);
-        assert_eq!(run(&[b"data: [DONE]"], true).2, End::Whole);
-        assert_eq!(run(&[b"data: {\"error\":{\"message\":\"boom\"}}\n\ndata: [DONE]\n\n"], true).2, End::Failed);
-        assert_eq!(run(&[b"data: {\"choices\":[{\"delta\":{\"content\":\"\\\"error\\\" [DONE]\"}}]}\n\n"], true).2, End::Cut);
+        let cut = End::Failed(faults::broke_off());
+        assert_eq!(run(&[b"data: {\"choices\":[]}\n\n"], true).2, cut);
+        assert_eq!(run(&[b"data: [DONE]"], true), (b"data: [DONE]".to_vec(), Usage::default(), End::Whole));
+        assert_eq!(run(&[b"data: {\"choices\":[{\"delta\":{\"content\":\"\\\"error\\\" [DONE]\"}}]}\n\n"], true).2, cut);
+        assert_eq!(run(&[b"data: {\"half"], true), (Vec::new(), Usage::default(), cut), "half an event is not passed on");
+    }
+
+    #[test]
+    fn an_error_of_the_engine_is_taken_out_with_all_that_follows() {
+        for error in ["data: {\"error\":{\"message\":\"boom\"}}\n\n", "error: {\"message\":\"boom\",\"code\":500}\n\n"] {
+            let text = format!("data: {{\"choices\":[]}}\n\n{error}data: [DONE]\n\n");
+            let (bytes, _, end) = run(&[text.as_bytes()], true);
+            assert_eq!(bytes, b"data: {\"choices\":[]}\n\n");
+            let End::Failed(problem) = end else { panic!("{end:?}") };
+            assert_eq!(problem.message, "boom");
+        }
     }
 
     #[test]
@@ -281,7 +362,8 @@ mod tests {
         #[test]
         fn rubbish_passes_unchanged(pieces in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), any::<u8>()], 0..50), 0..10)) {
             let refs: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-            prop_assert_eq!(run(&refs, true).0, pieces.concat());
+            let (passed, whole) = (run(&refs, true).0, pieces.concat());
+            prop_assert!(whole.starts_with(&passed) && !whole[passed.len()..].windows(2).any(|w| w == b"\n\n"), "only the last event without an end is kept back");
         }
     }
 }

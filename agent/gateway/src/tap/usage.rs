@@ -3,6 +3,8 @@
 use serde_json::Value;
 use warden_domain::units::Tokens;
 
+use crate::dialects::Counts;
+
 /// No request has more tokens than this; a larger count is a fault of the engine.
 const BELIEVABLE: u64 = 1 << 36;
 
@@ -27,6 +29,12 @@ impl Usage {
             cached: count(&value["prompt_tokens_details"]["cached_tokens"]),
             completion: count(&value["completion_tokens"]),
         }
+    }
+}
+
+impl From<&Counts> for Usage {
+    fn from(counts: &Counts) -> Self {
+        Self { prompt: counts.prompt.map(Tokens), cached: counts.cached.map(Tokens), completion: counts.completion.map(Tokens) }
     }
 }
 

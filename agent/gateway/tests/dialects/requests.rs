@@ -63,10 +63,19 @@ fn a_field_that_nobody_knows_is_reported_where_it_stands_and_refuses_nothing() {
         chat_of("messages", messages).1,
         ["messages.nova", "messages.message.mood", "messages.block.tone", "messages.tool.speed", "messages.tool of type \"teleport_1\""]
     );
-    let responses = br#"{"model":"m","nova":1,"store":false,"input":[{"role":"user","mood":2,"content":[{"type":"input_text","text":"x","tone":3}]}],"tools":[{"type":"teleport"}]}"#;
+    let responses = br#"{"model":"m","nova":1,"store":false,"include":["reasoning.encrypted_content","web_search_call.results","dreams"],
+        "input":[{"role":"user","mood":2,"content":[{"type":"input_text","text":"x","tone":3}]},{"type":"reasoning","summary":[{"type":"summary_text","text":"y","hue":4}]}],
+        "tools":[{"type":"teleport"}]}"#;
     assert_eq!(
         chat_of("responses", responses).1,
-        ["responses.nova", "responses.item.mood", "responses.part.tone", "responses.tool of type \"teleport\""]
+        [
+            "responses.nova",
+            "responses.item.mood",
+            "responses.part.tone",
+            "responses.part.hue",
+            "responses.tool of type \"teleport\"",
+            "responses.include.dreams"
+        ]
     );
 }
 

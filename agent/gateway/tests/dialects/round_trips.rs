@@ -77,6 +77,18 @@ fn an_image_for_a_model_without_eyes_is_a_sentence() {
     assert!(said.contains("reads text only") && said.ends_with("what?"), "{said}");
 }
 
+/// It used to be left out without a word.
+#[test]
+fn an_image_where_none_can_be_is_refused_and_not_left_out() {
+    for role in ["developer", "system", "assistant"] {
+        let content = json!([{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,aa"}]);
+        let (text, param) =
+            refused("responses", &json!({"model": "m", "input": [{"role": role, "content": content}, {"role": "user", "content": "x"}]}));
+        assert!(text.contains(role) && text.contains("image"), "{text}");
+        assert_eq!(param.as_deref(), Some("input"));
+    }
+}
+
 #[test]
 fn settings_arrive_under_the_names_engines_know() {
     let got = chat(

@@ -59,6 +59,22 @@ fn every_recorded_stream_cut_at_each_byte_gives_the_same_events() {
     }
 }
 
+/// What real engines were recorded to send, where that lies beside the project.
+#[test]
+fn every_stream_of_a_real_engine_cut_at_each_byte_gives_the_same_events() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize().unwrap();
+    for (name, bytes) in warden_fixtures::captures::engine_streams(&root).unwrap() {
+        let whole = TRANSLATED.map(|dialect| translate(dialect, &[&bytes]));
+        for (dialect, (text, standing)) in TRANSLATED.into_iter().zip(&whole) {
+            complete(dialect, text, *standing);
+        }
+        for at in 0..bytes.len() {
+            let dialect = TRANSLATED[at % 2];
+            assert!(translate(dialect, &[&bytes[..at], &bytes[at..]]) == whole[at % 2], "{name} as {dialect} cut at {at}");
+        }
+    }
+}
+
 /// A stream that ends too early never looks complete, wherever that is.
 #[test]
 fn a_stream_that_stops_anywhere_before_its_end_is_an_error_and_no_end() {

@@ -22,7 +22,7 @@ use tokio::{
 use tower::ServiceExt;
 use warden_domain::{
     Problem,
-    engine::{Capacity, ReplicaSample},
+    engine::{Capacity, EngineKind, ReplicaSample},
     ids::{KeyId, ModelId, ReplicaId},
     key::{Caller, KeyDirectory, KeyRefusal, Priority},
     model::{ModelState, RunawayGuard},
@@ -183,10 +183,20 @@ impl KeyDirectory for FakeKeys {
     }
 }
 
-#[derive(Default)]
-pub struct FakeServing(Mutex<Arc<ReplicaTable>>, Mutex<Arc<BTreeMap<ReplicaId, Sampled>>>);
+pub struct FakeServing(Mutex<Arc<ReplicaTable>>, Mutex<Arc<BTreeMap<ReplicaId, Sampled>>>, Mutex<EngineKind>);
+
+impl Default for FakeServing {
+    fn default() -> Self {
+        Self(Mutex::default(), Mutex::default(), Mutex::new(EngineKind::Vllm))
+    }
+}
 
 impl FakeServing {
+    /// Of what kind the engines are that are offered from now on.
+    pub fn kind(&self, kind: EngineKind) {
+        *self.2.lock().unwrap() = kind;
+    }
+
     /// What an engine says of itself.
     pub fn figures(&self, replica: &str, launch: &str, sample: ReplicaSample) {
         let told = Sampled { launch: launch.to_owned(), at: warden_domain::clock::now(), sample };
@@ -228,6 +238,7 @@ impl FakeServing {
         let model = ServedModel {
             id: ModelId::from_stored("mdl_tiny"),
             served_name: "tiny".to_owned(),
+            engine: *self.2.lock().unwrap(),
             context: Some(Tokens(2048)),
             images: None,
             runaway: RunawayGuard::Log,
@@ -356,8 +367,24 @@ pub async fn text(response: Response<Body>) -> String {
     String::from_utf8(axum::body::to_bytes(response.into_body(), 100_000_000).await.unwrap().to_vec()).unwrap()
 }
 
+/// What a client reads, and whether the answer was cut.
+pub async fn until_cut(response: Response<Body>) -> (String, bool) {
+    let (mut body, mut said) = (response.into_body(), Vec::new());
+    while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
+        match frame {
+            Ok(frame) => said.extend_from_slice(&frame.into_data().unwrap_or_default()),
+            Err(_) => return (String::from_utf8(said).unwrap(), true),
+        }
+    }
+    (String::from_utf8(said).unwrap(), false)
+}
+
 pub fn raw_post(body: &str) -> String {
-    format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer vw_good\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    raw_post_to("/v1/chat/completions", body)
+}
+
+pub fn raw_post_to(path: &str, body: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer vw_good\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 pub async fn until(mut done: impl FnMut() -> bool, what: &str) {

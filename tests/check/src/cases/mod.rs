@@ -10,9 +10,11 @@ mod bad_host;
 mod bad_models;
 mod bad_requests;
 mod browser;
+mod dialects;
 mod engine_isolated;
 mod engine_life;
 mod first_day;
+mod named;
 mod packs;
 mod privilege;
 mod run_cold;
@@ -61,6 +63,7 @@ pub fn table(check: &str) -> Option<Vec<Case>> {
     match check {
         "slice" => Some(SLICE.to_vec()),
         "box" => Some(verbs::table()),
+        "dialects" => Some(dialects::table()),
         "serving" => Some(serving::table()),
         "updates" => Some(updates::CASES.to_vec()),
         "vllm" => Some(vllm::CASES.to_vec()),

@@ -128,6 +128,22 @@ impl Reader {
         Some(Ending::Whole { calls: settled.calls, finish: settled.finish })
     }
 
+    /// Whether a reason for the end came.
+    pub(in crate::dialects) const fn has_finish(&self) -> bool {
+        self.said.finish.is_some()
+    }
+
+    /// Whether the engine told of a fault.
+    pub(in crate::dialects) const fn has_failed(&self) -> bool {
+        self.said.failed.is_some()
+    }
+
+    /// The answer is ended here, as if it had come to its limit of tokens.
+    pub(in crate::dialects) fn stop_short(&mut self) {
+        self.said.finish.get_or_insert(Finish::Length);
+        self.said.done = true;
+    }
+
     /// What the answer used, as far as known.
     pub(in crate::dialects) const fn counts(&self) -> &Counts {
         &self.said.counts

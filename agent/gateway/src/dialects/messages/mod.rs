@@ -69,7 +69,16 @@ impl<'a> MessagesRequest<'a> {
     /// # Errors
     /// `BadRequest`, naming the field, when it holds what no engine here can be asked.
     pub fn chat(&self, target: &Target<'_>) -> Result<Vec<u8>, Problem> {
+        self.chat_as(target, self.streams())
+    }
+
+    /// The same, streamed or not whatever the client asked.
+    ///
+    /// # Errors
+    /// As `chat`.
+    pub fn chat_as(&self, target: &Target<'_>, stream: bool) -> Result<Vec<u8>, Problem> {
         let mut chat = translate::chat(&self.body, target)?;
+        chat.stream = stream;
         chat.max_tokens = chat.max_tokens.filter(|asked| numbers::fits(*asked, target.window, self.size));
         Ok(chat.write(target, self.size))
     }
@@ -106,7 +115,12 @@ impl Plan {
     /// `Upstream` when it is no answer.
     pub fn whole(&self, body: &[u8]) -> Result<(Vec<u8>, Counts), Problem> {
         let answer = Answer::read(body, self.seed())?;
-        Ok((answer::write(&answer, self), answer.counts))
+        Ok((self.told(&answer), answer.counts))
+    }
+
+    /// The body of an answer.
+    pub(in crate::dialects) fn told(&self, answer: &Answer) -> Vec<u8> {
+        answer::write(answer, self)
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Plan {
 
 impl Plan {
     /// What is different in every id of one answer.
-    pub(super) fn seed(&self) -> &str {
+    pub(in crate::dialects) fn seed(&self) -> &str {
         self.request.strip_prefix("req_").unwrap_or(&self.request)
     }
 }

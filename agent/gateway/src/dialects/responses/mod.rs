@@ -71,7 +71,16 @@ impl<'a> ResponsesRequest<'a> {
     /// # Errors
     /// `BadRequest`, naming the field, when it holds what no engine here can be asked, or relies on an answer that was kept.
     pub fn chat(&self, target: &Target<'_>) -> Result<Vec<u8>, Problem> {
+        self.chat_as(target, self.streams())
+    }
+
+    /// The same, streamed or not whatever the client asked.
+    ///
+    /// # Errors
+    /// As `chat`.
+    pub fn chat_as(&self, target: &Target<'_>, stream: bool) -> Result<Vec<u8>, Problem> {
         let mut chat = translate::chat(&self.body, target)?;
+        chat.stream = stream;
         chat.max_tokens = chat.max_tokens.filter(|asked| numbers::fits(*asked, target.window, self.size));
         Ok(chat.write(target, self.size))
     }
@@ -105,7 +114,7 @@ impl<'a> ResponsesRequest<'a> {
             created,
             model: self.model.clone(),
             thinking: translate::thinks(body),
-            sealed: body.include.iter().flatten().any(|what| what.is("reasoning.encrypted_content")),
+            sealed: body.include.iter().flatten().any(|what| what.is(request::SEALED)),
             origins: tools::list(body)?.origins,
             echoes,
         })
@@ -126,6 +135,11 @@ impl Plan {
     /// `Upstream` when it is no answer.
     pub fn whole(&self, body: &[u8]) -> Result<(Vec<u8>, Counts), Problem> {
         let answer = Answer::read(body, self.seed())?;
-        Ok((answer::whole(&answer, self), answer.counts))
+        Ok((self.told(&answer), answer.counts))
+    }
+
+    /// The body of an answer.
+    pub(in crate::dialects) fn told(&self, answer: &Answer) -> Vec<u8> {
+        answer::whole(answer, self)
     }
 }

@@ -5,8 +5,12 @@ use serde_json::value::RawValue;
 use crate::dialects::{
     content::Content,
     fields::{Leftovers, object},
+    ignored,
     text::Quoted,
 };
+
+/// What a client includes to get the part of the thinking that it is to send back.
+pub(super) const SEALED: &str = "reasoning.encrypted_content";
 
 object! {
     /// The body.
@@ -41,7 +45,6 @@ object! {
         content: Content<'a, Part<'a>> = "content",
         summary: Vec<Part<'a>> = "summary",
         name: Quoted<'a> = "name",
-        namespace: Quoted<'a> = "namespace",
         arguments: Quoted<'a> = "arguments",
         input: Quoted<'a> = "input",
         call_id: Quoted<'a> = "call_id",
@@ -134,6 +137,7 @@ impl<'a> Body<'a> {
                 left.note("responses.item", &item.unread);
                 parts(item.content.as_ref(), &mut left);
                 parts(item.output.as_ref(), &mut left);
+                item.summary.iter().flatten().for_each(|part| left.note("responses.part", &part.unread));
             }
         }
         for tool in self.tools.iter().flatten() {
@@ -143,6 +147,11 @@ impl<'a> Body<'a> {
             for member in tool.tools.iter().flatten() {
                 left.note("responses.tool", &member.unread);
                 left.note_kind("responses.tool", member.kind.filter(|kind| !["function", "custom"].iter().any(|known| kind.is(known))));
+            }
+        }
+        for wish in self.include.iter().flatten().map(|wish| wish.decoded()) {
+            if wish != SEALED && !ignored::is_ignored("responses.include", &wish) {
+                left.note("responses.include", &[wish]);
             }
         }
         left.note("responses.reasoning", self.reasoning.as_ref().map_or(&[], |o| &o.unread));

@@ -112,7 +112,6 @@ fn item<'a>(turns: &mut Turns<'a>, item: &Item<'a>) -> Result<(), Problem> {
             Ok(())
         }
         "function_call" => {
-            // A namespace is the group of a tool, and the model knows the tool by its own name.
             let arguments = item.arguments.map_or_else(|| Text::plain("{}"), Text::from);
             turns.call(Call { id: call_id(item)?, name: name(item)?, arguments });
             Ok(())
@@ -143,22 +142,29 @@ fn message<'a>(turns: &mut Turns<'a>, item: &Item<'a>) -> Result<(), Problem> {
     };
     match &*role {
         "user" => parts.into_iter().for_each(|part| turns.user(part)),
-        "assistant" => turns.assistant(|turn| texts(parts).for_each(|text| turn.text.paragraph(text))),
-        "system" | "developer" => {
-            let mut text = Text::default();
-            texts(parts).for_each(|t| text.paragraph(t));
-            turns.system(text);
+        "assistant" => {
+            let text = words(parts, &role)?;
+            turns.assistant(|turn| turn.text.paragraph(text));
         }
+        "system" | "developer" => turns.system(words(parts, &role)?),
         role => return Err(bad(format!("There is no role {role:?}; a message is of 'user', 'assistant', 'system' or 'developer'."), "input")),
     }
     Ok(())
 }
 
-fn texts<'a>(parts: Vec<Said<'a>>) -> impl Iterator<Item = Text<'a>> {
-    parts.into_iter().filter_map(|part| match part {
-        Said::Text(text) => Some(text),
-        Said::Image(_) => None,
-    })
+/// The text of a message that can hold nothing else.
+fn words<'a>(parts: Vec<Said<'a>>, role: &str) -> Result<Text<'a>, Problem> {
+    let mut words = Text::default();
+    for part in parts {
+        match part {
+            Said::Text(text) => words.paragraph(text),
+            Said::Image(_) => {
+                return Err(bad(format!("A message of the role {role:?} cannot hold an image."), "input")
+                    .hint("Send the image in a message of the user, or in the output of a tool."));
+            }
+        }
+    }
+    Ok(words)
 }
 
 fn output<'a>(turns: &mut Turns<'a>, item: &Item<'a>) -> Result<(), Problem> {

@@ -3,14 +3,13 @@
 //! What is pure is shown by the rooms' own tests, run by name; the rest by a real agent with two genuine engines of one model. The drain is
 //! among the cases of the replicas.
 
-mod named;
 mod two;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::{Case, Tier, case};
+use super::super::{Case, Tier, case, named};
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 use two::{Talk, Two, number};

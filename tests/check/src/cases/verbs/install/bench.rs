@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Whence, lseek};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use warden_vm::{BuilderRoot, Drive, Forward, Guest, Machine, Started, quiet};
+use warden_vm::{BuilderRoot, Drive, Forward, Guest, Machine, PowerOn, quiet};
 
 use super::answer;
 use super::serves::{self, Served};
@@ -328,7 +328,7 @@ impl Stand {
         let (machine, run_dir) = (self.machine(with_stick), self.folder.join("run"));
         let first = (pattern.as_str(), quiet(60));
         let started = Guest::start_until(&self.builder, &machine, &run_dir, true, first, |_| Ok(()), stalled);
-        let Started { guest, said, .. } = started.map_err(|e| e.to_string())?;
+        let PowerOn { guest, said, .. } = started.map_err(|e| e.to_string())?;
         if let Err(error) = said {
             self.keep_serial(&guest, task);
             return Err(error.to_string());

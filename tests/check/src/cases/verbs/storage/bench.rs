@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use warden_domain::clock;
 use warden_fixtures::TinyModel;
-use warden_vm::{BuilderRoot, Forward, Guest, Machine, Shell, Started, quiet};
+use warden_vm::{BuilderRoot, Forward, Guest, Machine, PowerOn, Shell, quiet};
 
 use crate::agent::free_port;
-use crate::command;
 use crate::appliance::STALLED;
+use crate::command;
 use crate::console::Console;
 use crate::evidence::MachineEvidence;
 use crate::front_door::FrontDoor;
@@ -136,7 +136,7 @@ impl Bench {
         let plug = |guest: &mut Guest| disks.iter().try_for_each(|serial| guest.plug(&run_dir.join(serial), serial, false));
         let stalled = |_: &Guest| log.line(STALLED);
         let started = Guest::start_until(&builder, &machine, &run_dir, fresh, ("initrd: ", quiet(40)), plug, stalled);
-        let Started { guest, said, .. } = started.map_err(|e| e.to_string())?;
+        let PowerOn { guest, said, .. } = started.map_err(|e| e.to_string())?;
         said.map_err(|e| e.to_string())?;
         let port = |n: usize| machine.forwards.get(n).map_or(0, |f| f.host);
         let door = FrontDoor { encrypted: format!("https://127.0.0.1:{}", port(0)), plain: format!("http://127.0.0.1:{}", port(1)) };

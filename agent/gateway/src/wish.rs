@@ -1,0 +1,103 @@
+//! What a request asks for: read once, by the dialect of its path. Pure.
+
+use axum::http::HeaderValue;
+use bytes::Bytes;
+use warden_domain::{Problem, clock, engine::EngineKind, ids::RequestId, replica::ServedModel};
+
+use crate::{
+    dialects::{Dialect, Leftovers, Target, Whole, chat::unseen, messages::MessagesRequest, responses::ResponsesRequest},
+    multipart,
+    routes::{self, Call},
+    scan,
+    tap::{JsonTap, SseTap, Tap},
+};
+
+/// A request that was read, and the body it was read of.
+pub(crate) enum Wish<'a> {
+    /// Goes through as bytes.
+    Plain(scan::Asked),
+    /// Anthropic's Messages.
+    Messages(Box<MessagesRequest<'a>>),
+    /// OpenAI's Responses.
+    Responses(Box<ResponsesRequest<'a>>),
+}
+
+impl<'a> Wish<'a> {
+    /// Reads a body; `kind`: the content type of a form.
+    pub(crate) fn read(call: &Call, kind: Option<&HeaderValue>, body: &'a [u8]) -> Result<Self, Problem> {
+        Ok(match call.dialect {
+            Dialect::Chat if call.form => Self::Plain(multipart::read(kind, body)?.into()),
+            Dialect::Chat => Self::Plain(scan::read(body)?),
+            Dialect::Messages => Self::Messages(Box::new(MessagesRequest::read(body)?)),
+            Dialect::Responses => Self::Responses(Box::new(ResponsesRequest::read(body)?)),
+        })
+    }
+
+    /// The model named.
+    pub(crate) fn model(&self) -> &str {
+        match self {
+            Self::Plain(asked) => &asked.model,
+            Self::Messages(request) => request.model(),
+            Self::Responses(request) => request.model(),
+        }
+    }
+
+    /// Whether the client wants a stream.
+    pub(crate) fn streams(&self) -> bool {
+        match self {
+            Self::Plain(asked) => asked.stream,
+            Self::Messages(request) => request.streams(),
+            Self::Responses(request) => request.streams(),
+        }
+    }
+
+    /// How the answer is told.
+    pub(crate) fn tap(&self, call: &Call, request: &RequestId) -> Result<Tap, Problem> {
+        let id = request.as_str();
+        Ok(match self {
+            Self::Plain(asked) if asked.stream && call.streams => Tap::Sse(SseTap::new(!asked.wants_usage)),
+            Self::Plain(_) => Tap::Json(JsonTap::default()),
+            Self::Messages(request) if request.streams() => Tap::Told(Box::new(request.plan(id).stream())),
+            Self::Messages(request) => Tap::Whole(Box::new(Whole::from(request.plan(id)))),
+            Self::Responses(request) => {
+                let plan = request.plan(id, clock::now().as_second())?;
+                if request.streams() { Tap::Told(Box::new(plan.stream())) } else { Tap::Whole(Box::new(Whole::from(plan))) }
+            }
+        })
+    }
+
+    /// The body for the engines of a model; `body` is the client's.
+    pub(crate) fn for_engine(&self, call: &Call, body: &Bytes, served: &ServedModel) -> Result<Bytes, Problem> {
+        let target = Target { model: &served.served_name, engine: served.engine, images: served.images, window: served.context };
+        let stream = self.engine_streams(served.engine);
+        Ok(match self {
+            Self::Plain(_) if call.optional => body.clone(),
+            Self::Plain(asked) => {
+                let edited = asked.edited(body.clone(), call.streams && asked.stream, served.context);
+                if served.images == Some(false) && call.path == routes::CHAT.path { unseen::without_images(edited)? } else { edited }
+            }
+            Self::Messages(request) => request.chat_as(&target, stream)?.into(),
+            Self::Responses(request) => request.chat_as(&target, stream)?.into(),
+        })
+    }
+
+    /// Whether an engine of this kind is asked for a stream. Where the answer is put together here anyway, it is if that is how the engine
+    /// notices that nobody waits any more.
+    pub(crate) fn engine_streams(&self, engine: EngineKind) -> bool {
+        self.streams() || (!matches!(self, Self::Plain(_)) && goes_on_for_nobody(engine))
+    }
+
+    /// What nobody reads of it.
+    pub(crate) fn leftovers(&self) -> Leftovers {
+        match self {
+            Self::Plain(_) => Leftovers::default(),
+            Self::Messages(request) => request.leftovers(),
+            Self::Responses(request) => request.leftovers(),
+        }
+    }
+}
+
+/// Whether an engine works on when nobody waits any more for an answer that is not streamed.
+const fn goes_on_for_nobody(engine: EngineKind) -> bool {
+    matches!(engine, EngineKind::LlamaCpp)
+}

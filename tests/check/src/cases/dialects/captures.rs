@@ -1,0 +1,181 @@
+//! Recorded requests of real clients: what becomes of each, that nothing of them vanishes, and that a running agent answers them.
+//!
+//! The scripted engine gets every body at its full length and notes what reached it, for a strict reader. The genuine llama.cpp gets them with
+//! their long texts cut, as the window and the speed of the tiny model allow no more. Both are held to the reviewed table of statuses.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use warden_fixtures::captures::{self, Capture};
+use warden_fixtures::strict;
+
+use super::super::{Case, Tier, case, named};
+use super::desk::{Behind, Desk, Dialect, MODEL};
+use crate::console::short;
+use crate::http::Reply;
+use crate::result::CaseResult;
+use crate::stage::{Stage, Task};
+
+/// The cases of this group.
+pub const CASES: &[Case] = &[
+    case("no-silent-loss", Tier::Host, no_silent_loss),
+    case("captures-chat", Tier::Host, chat),
+    case("captures-messages", Tier::Host, messages),
+    case("captures-responses", Tier::Host, responses),
+];
+
+/// File, status over the scripted engine, status over the genuine one; relative to the project.
+const TABLE: &str = "tests/accept/captures.tsv";
+/// Window of the tiny model here, in tokens.
+const WINDOW: u32 = 32_768;
+
+fn no_silent_loss(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    named::run(stage, task, result, &["-p", "warden-gateway", "--test", "captures", "no_field_of_a_captured"], 2)?;
+    named::run(stage, task, result, &["-p", "warden-gateway", "--test", "dialects", "no_text_and_no_field", "a_field_that_nobody_knows"], 2)?;
+    tell_where_from(stage, result);
+    Ok(())
+}
+
+fn chat(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    named::run(stage, task, result, &["-p", "warden-gateway", "--test", "captures", "--test", "dialects", "captured_chat"], 2)?;
+    replay(stage, task, result, Dialect::Chat)
+}
+
+fn messages(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    named::run(stage, task, result, &["-p", "warden-gateway", "--test", "captures", "--test", "dialects", "captured_messages"], 2)?;
+    replay(stage, task, result, Dialect::Messages)
+}
+
+fn responses(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    named::run(stage, task, result, &["-p", "warden-gateway", "--test", "captures", "--test", "dialects", "captured_responses"], 2)?;
+    replay(stage, task, result, Dialect::Responses)
+}
+
+fn tell_where_from(stage: &Stage, result: &mut CaseResult) {
+    let where_ = captures::folder(&stage.places.root)
+        .map_or_else(|| "the committed shapes: the recordings do not lie beside the project".to_owned(), |folder| folder.display().to_string());
+    result.note(format!("requests read from {where_}"));
+}
+
+/// Statuses of the table, by file.
+fn expected(stage: &Stage) -> Result<BTreeMap<String, (u16, u16)>, String> {
+    let path = stage.places.root.join(TABLE);
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let rows = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    rows.map(|line| {
+        let mut words = line.split('\t');
+        let row = (words.next(), words.next().and_then(|w| w.parse().ok()), words.next().and_then(|w| w.parse().ok()));
+        let (Some(name), Some(scripted), Some(genuine)) = row else { return Err(format!("{} has a row that is none: {line}", path.display())) };
+        Ok((name.to_owned(), (scripted, genuine)))
+    })
+    .collect()
+}
+
+/// Sends every recorded request of a dialect through a running agent, to both engines.
+fn replay(stage: &mut Stage, task: &Task, result: &mut CaseResult, dialect: Dialect) -> Result<(), String> {
+    tell_where_from(stage, result);
+    let (all, recorded) = captures::corpus(&stage.places.root)?;
+    let own: Vec<Capture> = all.into_iter().filter(|c| c.route().starts_with(dialect.path())).map(|c| c.for_model(MODEL)).collect();
+    let table = if recorded { expected(stage)? } else { BTreeMap::new() };
+    let unlisted: Vec<&str> = own.iter().map(|c| c.name.as_str()).filter(|name| recorded && !table.contains_key(*name)).collect();
+    result.expect(unlisted.is_empty() && own.len() > 8, format!("{} requests, each with a row in {TABLE} {unlisted:?}", own.len()));
+    let status = |capture: &Capture| table.get(&capture.name).copied().unwrap_or((200, 200));
+
+    let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
+    let mut seen = Seen::default();
+    for capture in &own {
+        let body = capture.whole();
+        let before = desk.asked()?.len();
+        let reply = ask(&desk, capture, &body)?;
+        seen.judge(capture, status(capture).0, &reply, task);
+        for asked in desk.asked()?.iter().skip(before) {
+            seen.reached += 1;
+            seen.wrong.extend(reached(capture, &body, asked).into_iter().map(|sentence| format!("{}: {sentence}", capture.name)));
+        }
+    }
+    seen.tell("at full length over the scripted engine", result);
+    result.expect(seen.reached > 0, format!("the engine was asked {} times, and a strict reader finds nothing wrong", seen.reached));
+    desk.end(result)?;
+
+    let desk = Desk::start(stage, task, None, Behind::Genuine, WINDOW, "")?;
+    let mut seen = Seen::default();
+    for capture in &own {
+        let reply = ask(&desk, capture, &capture.body)?;
+        seen.judge(capture, status(capture).1, &reply, task);
+    }
+    seen.tell("as recorded over the genuine llama.cpp", result);
+    desk.end(result)
+}
+
+/// Sends one as its client did.
+fn ask(desk: &Desk, capture: &Capture, body: &str) -> Result<Reply, String> {
+    let bearer = format!("Bearer {}", desk.key);
+    let mut headers: Vec<(&str, &str)> = capture.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    if capture.headers.is_empty() {
+        headers.push(("content-type", "application/json"));
+    }
+    headers.push(("authorization", &bearer));
+    desk.console.http.send("POST", &capture.path, &headers, Some(body.as_bytes()))
+}
+
+#[derive(Default)]
+struct Seen {
+    answered: usize,
+    reached: usize,
+    wrong: Vec<String>,
+}
+
+impl Seen {
+    /// The status, and that a good answer is a whole one.
+    fn judge(&mut self, capture: &Capture, status: u16, reply: &Reply, task: &Task) {
+        task.log.line(format!("{} {} -> {} {}", capture.path, capture.name, reply.status, short(reply)));
+        self.answered += 1;
+        if reply.status != status {
+            self.wrong.push(format!("{}: status {} and not {status}: {}", capture.name, reply.status, short(reply)));
+        } else if status == 200 && !is_whole(capture, reply) {
+            let end: String = reply.text().chars().rev().take(300).collect::<Vec<_>>().into_iter().rev().collect();
+            self.wrong.push(format!("{}: the answer is not whole: …{end}", capture.name));
+        }
+    }
+
+    fn tell(&self, how: &str, result: &mut CaseResult) {
+        result.expect(self.wrong.is_empty(), format!("{} requests {how}: each with the status of its row, and answers whole", self.answered));
+        self.wrong.iter().take(12).for_each(|sentence| result.note(sentence.clone()));
+    }
+}
+
+/// Whether a good answer has its end.
+fn is_whole(capture: &Capture, reply: &Reply) -> bool {
+    let text = reply.text();
+    let streamed = reply.header("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
+    let document = reply.json();
+    match capture.route() {
+        "/v1/messages/count_tokens" => document["input_tokens"].as_u64().is_some_and(|n| n > 0),
+        "/v1/messages" if streamed => text.ends_with("data: {\"type\":\"message_stop\"}\n\n"),
+        "/v1/messages" => document["stop_reason"].is_string() && document["content"].is_array(),
+        "/v1/responses" if streamed => text.contains("event: response.completed\n") && !text.contains("event: response.failed\n"),
+        "/v1/responses" => document["output"].is_array() && document["error"].is_null(),
+        _ if streamed => text.trim_end().ends_with("data: [DONE]") && !text.contains("data: {\"error\""),
+        _ => document["choices"][0]["finish_reason"].is_string(),
+    }
+}
+
+/// What is wrong with what the engine was asked.
+fn reached(capture: &Capture, body: &str, asked: &Value) -> Vec<String> {
+    if asked["path"] != "/v1/chat/completions" {
+        return Vec::new();
+    }
+    let Some(chat) = asked["body"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        return vec![format!("the engine was asked no JSON: {asked}")];
+    };
+    if capture.route() != Dialect::Chat.path() {
+        return strict::complaints(&chat);
+    }
+    // Chat goes through as it came: only the box's own wishes about usage, and limits that no window holds, may differ.
+    let sent: Value = serde_json::from_str(body).unwrap_or_default();
+    let own = ["stream_options", "max_tokens", "max_completion_tokens", "return_progress"];
+    let members = |value: &Value| -> BTreeMap<String, Value> {
+        value.as_object().into_iter().flatten().filter(|(n, _)| !own.contains(&n.as_str())).map(|(n, v)| (n.clone(), v.clone())).collect()
+    };
+    if members(&sent) == members(&chat) { Vec::new() } else { vec!["members of the body changed on the way to the engine".to_owned()] }
+}
