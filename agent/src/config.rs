@@ -112,10 +112,10 @@ struct Serving {
 #[serde(deny_unknown_fields)]
 struct GatewayTable {
     client_pause_s: Option<f64>,
+    keep_alive_s: Option<f64>,
     engine_pause_s: Option<f64>,
     body_pause_s: Option<f64>,
     body_whole_s: Option<f64>,
-    keep_alive_s: Option<f64>,
 }
 
 /// A time that was asked for, or the usual one.

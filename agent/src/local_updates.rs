@@ -17,7 +17,7 @@ use warden_access::http::ProblemResponse;
 use warden_domain::{
     Problem, ProblemKind,
     ids::TaskId,
-    key::Caller,
+    key::{Caller, Priority},
     tasks::Tasks,
     update::{Stick, UpdatePhase, Updates},
 };
@@ -106,7 +106,7 @@ async fn restart(State(parts): State<LocalUpdates>) -> Result<StatusCode, Proble
 /// One token from a model's real engine through the gateway: 200 `{"tokens": 1}`, or why there is none.
 async fn token(State(parts): State<LocalUpdates>, Json(wish): Json<OneToken>) -> Result<Json<Value>, ProblemResponse> {
     let ask = json!({"model": wish.model, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1, "stream": false, "temperature": 0});
-    let caller = Caller { key: None, name: "health check".to_owned() };
+    let caller = Caller { key: None, name: "health check".to_owned(), priority: Priority::USUAL };
     let answer = parts.gateway.chat_as(caller, Body::from(ask.to_string())).await;
     let status = answer.status();
     let body = axum::body::to_bytes(answer.into_body(), ANSWER).await.unwrap_or_default();

@@ -7,7 +7,7 @@ use warden_domain::{
     change::Topic,
     clock,
     ids::{AccountId, KeyId},
-    key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey},
+    key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey, Priority},
     machine::{Machine, Power},
     recovery::{Audit, Recovery},
     usage::UsageTotals,
@@ -158,7 +158,7 @@ impl Keys for World {
         Ok(self.memory.lock().unwrap().keys.iter().map(|(key, _)| key.clone()).collect())
     }
 
-    async fn create(&self, by: &AccountId, name: &str) -> Result<NewKey, Problem> {
+    async fn create(&self, by: &AccountId, name: &str, priority: Priority) -> Result<NewKey, Problem> {
         self.failing()?;
         if name.is_empty() || name.chars().count() > 64 {
             return Err(Problem::new(ProblemKind::Invalid, "A key needs a name of 1 to 64 characters.").param("name"));
@@ -171,6 +171,7 @@ impl Keys for World {
             id: KeyId::random(),
             name: name.to_owned(),
             prefix: secret.chars().take(8).collect(),
+            priority,
             created_at: clock::now(),
             created_by: by.clone(),
             revoked_at: None,
@@ -179,6 +180,18 @@ impl Keys for World {
         };
         self.edit(|m| m.keys.insert(0, (key.clone(), secret.clone())));
         Ok(NewKey { key, secret: Secret::new(secret) })
+    }
+
+    async fn set_priority(&self, _: &AccountId, id: &KeyId, priority: Priority) -> Result<Key, Problem> {
+        self.failing()?;
+        let mut memory = self.memory.lock().unwrap();
+        let (key, _) = memory
+            .keys
+            .iter_mut()
+            .find(|(key, _)| key.id == *id)
+            .ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("There is no key {id}.")))?;
+        key.priority = priority;
+        Ok(key.clone())
     }
 
     async fn revoke(&self, id: &KeyId) -> Result<Key, Problem> {
@@ -197,7 +210,7 @@ impl KeyDirectory for World {
         let (key, _) = memory.keys.iter().find(|(_, known)| known == secret).ok_or(KeyRefusal::Unknown)?;
         match key.revoked_at {
             Some(_) => Err(KeyRefusal::Revoked),
-            None => Ok(Caller { key: Some(key.id.clone()), name: key.name.clone() }),
+            None => Ok(Caller { key: Some(key.id.clone()), name: key.name.clone(), priority: key.priority }),
         }
     }
 }

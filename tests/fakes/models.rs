@@ -105,6 +105,8 @@ impl Serving for World {
                 served_name: model.config.served_name.clone(),
                 engine: model.config.engine,
                 context: Some(Tokens(4096)),
+                images: None,
+                runaway: model.config.layout.runaway,
                 created: model.created_at.as_second(),
                 replicas: vec![replica],
             };

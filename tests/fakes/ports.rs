@@ -183,6 +183,7 @@ impl World {
                 title: title.map(ToOwned::to_owned),
                 trained_context: Some(Tokens(8192)),
                 has_chat_template: Some(true),
+                images: None,
             },
         };
         self.edit(|m| {
@@ -211,6 +212,7 @@ impl World {
             id: id.clone(),
             name: name.to_owned(),
             prefix: secret.chars().take(8).collect(),
+            priority: warden_domain::key::Priority::USUAL,
             created_at: earlier(260_000),
             created_by: AccountId::from_stored("acc_ada"),
             revoked_at: revoked.then(|| earlier(3_600)),

@@ -174,6 +174,7 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/models/{id}/remove", get(models::act::ask_remove).post(models::act::remove))
         .route("/ui/keys", get(keys::page).post(keys::create))
         .route("/ui/keys/new", get(keys::new))
+        .route("/ui/keys/{id}/priority", get(keys::ask_priority).post(keys::set_priority))
         .route("/ui/keys/{id}/revoke", get(keys::ask_revoke).post(keys::revoke))
         .route("/ui/tls", get(front::page).post(front::submit))
         .route("/ui/tls/ca.crt", get(front::authority))

@@ -93,6 +93,7 @@ const PAGES: &[&str] = &[
     "/ui/keys",
     "/ui/keys/new",
     "/ui/keys/key_app/revoke",
+    "/ui/keys/key_app/priority",
     "/ui/storage",
     "/ui/storage/disks/BLANK/adopt",
     "/ui/storage/disks/STICK/adopt",
@@ -266,11 +267,11 @@ async fn an_admin_reads_what_an_unload_will_stop_before_it_happens() {
 async fn settings_of_a_model_are_changed_on_a_page_and_wait_for_a_reload() {
     let world = furnished();
     let browser = Browser::signed_in(&world).htmx();
-    let form = "replicas=2&slots=8&context=&gpus=&extra_args=--flash-attn+on";
+    let form = "replicas=2&slots=8&context=&gpus=&extra_args=--flash-attn+on&runaway_guard=enforce";
     let saved = browser.post("/ui/models/mdl_tiny/settings", form).await;
     assert_eq!(saved.header("hx-redirect"), "/ui/models/mdl_tiny");
     let page = browser.get("/ui/models/mdl_tiny/settings").await.text;
-    assert!(page.contains("value=\"--flash-attn on\"") && page.contains("value=\"8\""));
+    assert!(page.contains("value=\"--flash-attn on\"") && page.contains("value=\"8\"") && page.contains("value=\"enforce\" selected"));
     let refused = browser.post("/ui/models/mdl_tiny/settings", "replicas=2&gpus=GPU-a").await;
     assert_eq!(refused.status, 422);
     assert!(refused.text.contains("shared out evenly"), "{}", refused.text);
@@ -300,6 +301,30 @@ async fn a_refused_action_shows_its_sentence_where_the_admin_looks() {
 }
 
 #[tokio::test]
+async fn a_key_gets_its_priority_when_it_is_made_or_later() {
+    let world = furnished();
+    let browser = Browser::signed_in(&world).htmx();
+    let of = |name: &str| world.memory.lock().unwrap().keys.iter().find(|(key, _)| key.name == name).unwrap().0.priority.number();
+    assert_eq!(browser.post("/ui/keys", "name=urgent&priority=9").await.status, 201);
+    assert_eq!((of("urgent"), of("app")), (9, 5));
+    assert!(browser.get("/ui/keys").await.text.contains("priority 9"));
+    assert_eq!(browser.post("/ui/keys/key_app/priority", "priority=0").await.status, 204);
+    assert_eq!(of("app"), 0);
+    assert_eq!(browser.post("/ui/keys/key_app/priority", "priority=12").await.status, 422);
+    assert_eq!(of("app"), 0);
+}
+
+#[tokio::test]
+async fn a_viewer_does_not_see_valid_keys_as_revoked() {
+    let world = furnished();
+    let admin = Browser::signed_in(&world).get("/ui/keys").await.text.matches("class=\"gone\"").count();
+    world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
+    let viewer = Browser::signed_in(&world).get("/ui/keys").await;
+    assert_eq!(viewer.text.matches("class=\"gone\"").count(), admin);
+    assert!(!viewer.text.contains("/revoke\"") && !viewer.text.contains("/priority\""));
+}
+
+#[tokio::test]
 async fn a_viewer_sees_everything_and_changes_nothing() {
     let world = furnished();
     world.edit(|m| m.account.as_mut().unwrap().2 = Role::Viewer);
@@ -315,6 +340,7 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
         ("/ui/keys", "name=x"),
         ("/ui/models", "path=x"),
         ("/ui/keys/key_app/revoke", ""),
+        ("/ui/keys/key_app/priority", "priority=9"),
         ("/ui/issues/check", ""),
         ("/ui/issues/iss_model_failed/fix", ""),
         ("/ui/issues/iss_model_failed/dismiss", ""),

@@ -11,7 +11,7 @@ use warden_domain::{
     change::Topic,
     clock,
     ids::{AccountId, KeyId},
-    key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey},
+    key::{Caller, Key, KeyDirectory, KeyRefusal, Keys, NewKey, Priority},
     usage::UsageTotals,
 };
 use warden_store::{
@@ -32,11 +32,12 @@ pub(crate) struct Held {
     id: KeyId,
     name: String,
     revoked: bool,
+    priority: Priority,
 }
 
 /// The snapshot of all keys.
 pub(crate) fn snapshot(entries: Vec<KeyEntry>) -> HashMap<[u8; 32], Held> {
-    entries.into_iter().map(|e| (e.secret_hash, Held { id: e.id, name: e.name, revoked: e.revoked })).collect()
+    entries.into_iter().map(|e| (e.secret_hash, Held { id: e.id, name: e.name, revoked: e.revoked, priority: e.priority })).collect()
 }
 
 impl KeyDirectory for Access {
@@ -48,7 +49,7 @@ impl KeyDirectory for Access {
         match keyring.get(&token::digest(secret)) {
             None => Err(KeyRefusal::Unknown),
             Some(held) if held.revoked => Err(KeyRefusal::Revoked),
-            Some(held) => Ok(Caller { key: Some(held.id.clone()), name: held.name.clone() }),
+            Some(held) => Ok(Caller { key: Some(held.id.clone()), name: held.name.clone(), priority: held.priority }),
         }
     }
 }
@@ -59,13 +60,14 @@ impl Keys for Access {
         Ok(self.store.read(keys::all).await?)
     }
 
-    async fn create(&self, by: &AccountId, name: &str) -> Result<NewKey, Problem> {
+    async fn create(&self, by: &AccountId, name: &str, priority: Priority) -> Result<NewKey, Problem> {
         let name = checked_name(name)?;
         let secret = token::random_key();
         let key = Key {
             id: KeyId::random(),
             name: name.clone(),
             prefix: secret.expose().chars().take(PREFIX).collect(),
+            priority,
             created_at: clock::now(),
             created_by: by.clone(),
             revoked_at: None,
@@ -81,10 +83,22 @@ impl Keys for Access {
         Ok(NewKey { key, secret })
     }
 
+    async fn set_priority(&self, by: &AccountId, id: &KeyId, priority: Priority) -> Result<Key, Problem> {
+        let (by, id) = (by.clone(), id.clone());
+        self.change(move |tx| {
+            if !keys::set_priority(tx, &id, priority)? {
+                return Err(missing(&id));
+            }
+            audit::insert(tx, &audited("key.priority", &by, &id))?;
+            keys::get(tx, &id)?.ok_or_else(|| missing(&id))
+        })
+        .await
+    }
+
     async fn revoke(&self, id: &KeyId) -> Result<Key, Problem> {
         let id = id.clone();
         self.change(move |tx| {
-            let missing = || StoreError::from(Problem::new(ProblemKind::NotFound, format!("There is no key {id}.")));
+            let missing = || missing(&id);
             if !keys::revoke(tx, &id, clock::now())? {
                 return Err(missing());
             }
@@ -117,6 +131,10 @@ impl Access {
         });
         task.await.unwrap_or_else(|_| Err(Problem::internal("Changing the keys broke off.")))
     }
+}
+
+fn missing(id: &KeyId) -> StoreError {
+    Problem::new(ProblemKind::NotFound, format!("There is no key {id}.")).into()
 }
 
 fn audited(action: &'static str, by: &AccountId, key: &KeyId) -> AuditRow {

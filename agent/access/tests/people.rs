@@ -10,7 +10,7 @@ use warden_domain::{
     access::{Accounts, ClientAddr, Role},
     change::Changes,
     ids::{AccountId, KeyId},
-    key::{KeyDirectory, KeyRefusal, Keys},
+    key::{KeyDirectory, KeyRefusal, Keys, Priority},
 };
 use warden_store::Store;
 
@@ -149,23 +149,29 @@ async fn a_key_works_from_the_next_request_and_stops_with_the_next_one_after_its
     let access = room(&dir).await;
     let code = code(&access).await;
     let admin = access.claim(from(1), &code, "ada", &secret(PASSWORD)).await.unwrap().principal.account;
-    let made = access.create(&admin, "laptop").await.unwrap();
+    let made = access.create(&admin, "laptop", Priority::USUAL).await.unwrap();
     let text = made.secret.expose().clone();
     assert!(text.starts_with(&made.key.prefix) && made.key.prefix.len() == 8);
     assert_eq!(access.identify(&text).unwrap().key, Some(made.key.id.clone()));
+    assert_eq!((made.key.priority, access.identify(&text).unwrap().priority), (Priority::USUAL, Priority::USUAL));
+    let high = Priority::new(9).unwrap();
+    assert_eq!(access.set_priority(&admin, &made.key.id, high).await.unwrap().priority, high);
+    assert_eq!(access.identify(&text).unwrap().priority, high, "it counts for the next request");
+    assert_eq!(access.set_priority(&admin, &KeyId::random(), high).await.unwrap_err().kind, ProblemKind::NotFound);
     assert_eq!(access.identify("sk-123").unwrap_err(), KeyRefusal::Malformed);
     assert_eq!(access.identify(&format!("vw_{}", "A".repeat(43))).unwrap_err(), KeyRefusal::Unknown);
-    assert_eq!(access.create(&admin, "laptop").await.unwrap_err().kind, ProblemKind::Conflict);
+    assert_eq!(access.create(&admin, "laptop", Priority::USUAL).await.unwrap_err().kind, ProblemKind::Conflict);
 
     assert!(access.revoke(&made.key.id).await.unwrap().revoked_at.is_some());
     assert_eq!(access.identify(&text).unwrap_err(), KeyRefusal::Revoked);
     access.revoke(&made.key.id).await.expect("revoking twice is fine");
     assert_eq!(access.revoke(&KeyId::random()).await.unwrap_err().kind, ProblemKind::NotFound);
-    access.create(&admin, "laptop").await.expect("the name of a revoked key is free again");
+    access.create(&admin, "laptop", Priority::USUAL).await.expect("the name of a revoked key is free again");
 
     let reopened = room(&dir).await;
     assert_eq!(reopened.identify(&text).unwrap_err(), KeyRefusal::Revoked);
     let listed = reopened.list().await.unwrap();
+    assert_eq!(listed.iter().map(|k| k.priority.number()).collect::<Vec<_>>(), [5, 9]);
     assert_eq!(listed.iter().map(|k| k.revoked_at.is_some()).collect::<Vec<_>>(), [false, true]);
 }
 
@@ -175,7 +181,7 @@ async fn no_secret_can_be_found_in_the_files() {
     let access = room(&dir).await;
     let code = code(&access).await;
     let session = access.claim(from(1), &code, "ada", &secret(PASSWORD)).await.unwrap();
-    let key = access.create(&session.principal.account, "laptop").await.unwrap();
+    let key = access.create(&session.principal.account, "laptop", Priority::USUAL).await.unwrap();
     for file in std::fs::read_dir(dir.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         for secret in [PASSWORD, session.cookie.expose(), key.secret.expose()] {
@@ -188,5 +194,5 @@ async fn no_secret_can_be_found_in_the_files() {
 async fn a_key_needs_an_account_that_exists() {
     let dir = tempfile::tempdir().unwrap();
     let access = room(&dir).await;
-    assert!(access.create(&AccountId::random(), "laptop").await.is_err());
+    assert!(access.create(&AccountId::random(), "laptop", Priority::USUAL).await.is_err());
 }

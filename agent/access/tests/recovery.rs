@@ -9,7 +9,7 @@ use warden_domain::{
     ProblemKind, Secret,
     access::{Accounts, ClientAddr, NewSession},
     change::Changes,
-    key::Keys,
+    key::{Keys, Priority},
     recovery::Recovery,
 };
 use warden_store::Store;
@@ -45,7 +45,7 @@ async fn code(access: &Access) -> String {
 async fn the_code_on_the_screen_sets_a_new_password_once_and_setup_stays_closed() {
     let dir = tempfile::tempdir().unwrap();
     let (access, before) = claimed(&dir).await;
-    let key = access.create(&before.principal.account, "app").await.unwrap();
+    let key = access.create(&before.principal.account, "app", Priority::USUAL).await.unwrap();
     assert!(access.open_reset(ID).await.unwrap());
     assert!(access.setup_state().await.unwrap().done && access.claim_code().await.unwrap().is_none());
     assert!(access.session(before.cookie.expose()).await.unwrap().is_none(), "everybody is signed out");

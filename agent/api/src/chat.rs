@@ -2,7 +2,7 @@
 
 use axum::{body::Body, extract::State, response::Response};
 use warden_access::http::SignedIn;
-use warden_domain::key::Caller;
+use warden_domain::key::{Caller, Priority};
 
 use crate::{ApiParts, openapi::ErrorBody};
 
@@ -10,5 +10,5 @@ use crate::{ApiParts, openapi::ErrorBody};
 #[utoipa::path(post, path = "/api/chat/completions", tag = "chat", request_body(content = Object, description = "An OpenAI chat completion request", content_type = "application/json"), responses(
     (status = 200, description = "OpenAI's chat completion, or its event stream"), (status = 401, description = "`unauthorized`", body = ErrorBody)))]
 pub async fn complete(State(parts): State<ApiParts>, SignedIn(principal): SignedIn, body: Body) -> Response {
-    parts.gateway.chat_as(Caller { key: None, name: format!("console: {}", principal.username) }, body).await
+    parts.gateway.chat_as(Caller { key: None, name: format!("console: {}", principal.username), priority: Priority::USUAL }, body).await
 }

@@ -164,7 +164,7 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(model_settings::show, model_settings::change))
         .routes(routes!(model_settings::reload))
         .routes(routes!(tokens::list, tokens::create))
-        .routes(routes!(tokens::show, tokens::revoke))
+        .routes(routes!(tokens::show, tokens::change, tokens::revoke))
         .routes(routes!(packs::list))
         .routes(routes!(issues::list))
         .routes(routes!(issues::check))

@@ -11,7 +11,7 @@ use warden_access::http::{ProblemResponse, SignedIn};
 use warden_domain::{
     Problem,
     ids::{GpuId, ModelId},
-    model::{Model, ModelChange},
+    model::{Model, ModelChange, RunawayGuard},
     replica::Reload,
     units::Tokens,
 };
@@ -41,6 +41,9 @@ pub struct ModelSettings {
     load_on_request: bool,
     /// Code that lies beside the model may run in its engine. Set it only for a model whose maker you trust.
     trust_remote_code: bool,
+    /// What is done about an answer that repeats itself, never stops thinking, or never ends: `off`, `log` (it is counted in
+    /// `dp-routing` and noted in the log) or `enforce` (it is ended as if it had come to its limit of tokens).
+    runaway_guard: &'static str,
     /// When these settings count: `now` (what runs has them), `next_load` (nothing runs) or `reload` (what runs has older ones).
     takes_effect: &'static str,
 }
@@ -66,6 +69,8 @@ pub struct SettingsBody {
     /// Whether code that lies beside the model may run in its engine. Only an administrator who is signed in may set it, and only for an
     /// engine that can run such code (vLLM).
     trust_remote_code: Option<bool>,
+    /// `off`, `log` or `enforce`; counts at once, for answers that begin from then on.
+    runaway_guard: Option<String>,
 }
 
 /// Tells `null` from a field that is not there.
@@ -100,6 +105,7 @@ fn settings(parts: &ApiParts, model: Model) -> ModelSettings {
         extra_args: layout.extra_args,
         load_on_request: layout.on_request,
         trust_remote_code: layout.trust_remote_code,
+        runaway_guard: layout.runaway.as_str(),
         takes_effect,
     }
 }
@@ -144,6 +150,7 @@ pub async fn change(
         extra_args: body.extra_args,
         on_request: body.load_on_request,
         trust_remote_code: body.trust_remote_code,
+        runaway: body.runaway_guard.as_deref().map(RunawayGuard::from_word).transpose()?,
     };
     let model = parts.registry.change(&id, change).await?;
     Ok(Json(settings(&parts, model)))

@@ -12,7 +12,7 @@ use warden_access::http::{ProblemResponse, SignedIn};
 use warden_domain::{
     Problem, ProblemKind, clock,
     ids::ModelId,
-    model::{Layout, Model, ModelState, NewModel, StateReason, StateWord},
+    model::{Layout, Model, ModelState, NewModel, RunawayGuard, StateReason, StateWord},
     units::Tokens,
 };
 
@@ -98,6 +98,8 @@ pub struct NewModelBody {
     /// A request for the model loads it while it is stopped.
     #[serde(default)]
     load_on_request: bool,
+    /// What is done about answers that run away: `off`, `log` (when absent) or `enforce`.
+    runaway_guard: Option<String>,
 }
 
 /// A model file that could be registered.
@@ -205,6 +207,7 @@ pub async fn register(
         on_request: body.load_on_request,
         // Never with the registration: it is set for one model that is there, after its warning.
         trust_remote_code: false,
+        runaway: body.runaway_guard.as_deref().map(RunawayGuard::from_word).transpose()?.unwrap_or_default(),
     };
     let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots, layout };
     let model = parts.registry.register(new).await?;

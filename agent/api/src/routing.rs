@@ -55,6 +55,8 @@ pub struct TotalsPart {
     balanced: u64,
     /// Always 0: every request is placed.
     unrouted: u64,
+    /// Answers that repeated themselves, never stopped thinking, or never ended; ended or not.
+    runaways: u64,
 }
 
 /// Who waits.
@@ -163,6 +165,7 @@ fn totals(view: &RoutingView) -> TotalsPart {
         client_pinned: 0,
         balanced: sum(|r| r.one_shots),
         unrouted: 0,
+        runaways: view.runaways,
     }
 }
 

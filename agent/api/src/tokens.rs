@@ -10,7 +10,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warden_access::http::{ProblemResponse, SignedIn};
-use warden_domain::{Problem, ProblemKind, ids::KeyId, key::Key};
+use warden_domain::{
+    Problem, ProblemKind,
+    ids::KeyId,
+    key::{Key, Priority},
+};
 
 use crate::{
     ApiParts,
@@ -26,6 +30,8 @@ pub struct KeyPart {
     name: String,
     /// First characters of the secret.
     prefix: String,
+    /// 0 to 9; of those that wait 9 goes first, among equals who came first.
+    priority: u8,
     /// `active` or `revoked`.
     status: &'static str,
     #[schema(value_type = String, format = DateTime)]
@@ -61,6 +67,16 @@ pub struct KeyList {
 pub struct NewKeyBody {
     /// 1 to 64 characters.
     name: String,
+    /// 0 to 9; 5 when absent.
+    priority: Option<u64>,
+}
+
+/// What is to be changed of a key; what is absent stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyChangeBody {
+    /// 0 to 9, for requests that come from then on.
+    priority: Option<u64>,
 }
 
 /// A new key with its secret, shown this once.
@@ -78,6 +94,7 @@ impl From<Key> for KeyPart {
             id: key.id.to_string(),
             name: key.name,
             prefix: key.prefix,
+            priority: key.priority.number(),
             status: if key.revoked_at.is_some() { "revoked" } else { "active" },
             created_at: key.created_at,
             revoked_at: key.revoked_at,
@@ -109,7 +126,8 @@ pub async fn create(
     JsonBody(body): JsonBody<NewKeyBody>,
 ) -> Result<Response, ProblemResponse> {
     roles::require(&principal, Change::Manage)?;
-    let new = parts.keys.create(&principal.account, &body.name).await?;
+    let priority = body.priority.map(Priority::new).transpose()?.unwrap_or_default();
+    let new = parts.keys.create(&principal.account, &body.name, priority).await?;
     let answer = NewKeyAnswer { key: new.key.into(), plaintext: new.secret.expose().clone() };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(answer)).into_response())
 }
@@ -117,8 +135,28 @@ pub async fn create(
 /// One key.
 #[utoipa::path(get, path = "/api/tokens/{id}", tag = "keys", params(("id" = String, Path)), responses((status = 200, body = KeyPart), (status = 404, description = "`not_found`", body = ErrorBody)))]
 pub async fn show(State(parts): State<ApiParts>, _: SignedIn, Path(id): Path<String>) -> Result<Json<KeyPart>, ProblemResponse> {
+    Ok(Json(one(&parts, &id).await?.into()))
+}
+
+async fn one(parts: &ApiParts, id: &str) -> Result<Key, Problem> {
     let found = parts.keys.list().await?.into_iter().find(|k| k.id.as_str() == id);
-    let key = found.ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("There is no key {id}.")).hint("GET /api/tokens lists the keys."))?;
+    found.ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("There is no key {id}.")).hint("GET /api/tokens lists the keys."))
+}
+
+/// Changes a key.
+#[utoipa::path(patch, path = "/api/tokens/{id}", tag = "keys", params(("id" = String, Path)), request_body = KeyChangeBody, responses(
+    (status = 200, body = KeyPart), (status = 404, description = "`not_found`", body = ErrorBody), (status = 422, description = "`invalid_value`", body = ErrorBody)))]
+pub async fn change(
+    State(parts): State<ApiParts>,
+    SignedIn(principal): SignedIn,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<KeyChangeBody>,
+) -> Result<Json<KeyPart>, ProblemResponse> {
+    roles::require(&principal, Change::Manage)?;
+    let key = match body.priority.map(Priority::new).transpose()? {
+        Some(priority) => parts.keys.set_priority(&principal.account, &KeyId::from_stored(id), priority).await?,
+        None => one(&parts, &id).await?,
+    };
     Ok(Json(key.into()))
 }
 

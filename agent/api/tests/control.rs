@@ -65,6 +65,7 @@ async fn the_description_lists_every_path_and_no_other() {
         "GET /api/updates/uploads/{id}",
         "GET /healthz",
         "PATCH /api/models/{id}/settings",
+        "PATCH /api/tokens/{id}",
         "POST /api/alerts/test",
         "POST /api/auth/login",
         "POST /api/auth/logout",
@@ -188,6 +189,17 @@ async fn a_key_is_shown_once_listed_without_its_secret_and_revoked_for_good() {
     assert_eq!(list.json["total"], 1);
     assert!(!list.text.contains("plaintext") && !list.text.contains(made.json["plaintext"].as_str().unwrap()));
     assert_eq!(list.json["items"][0]["last_used_at"], json!(null));
+
+    let url = format!("/api/tokens/{id}");
+    assert_eq!(made.json["priority"], 5);
+    let changed = script.patch(&url, &json!({"priority": 9})).await;
+    assert_eq!((changed.status, &changed.json["priority"]), (200, &json!(9)));
+    for wrong in [json!({"priority": 10}), json!({"priority": -1})] {
+        assert_eq!(script.patch(&url, &wrong).await.status, 422, "{wrong}");
+    }
+    assert_eq!(script.get(&url).await.json["priority"], 9, "a refused change wrote something");
+    assert_eq!(script.post("/api/tokens", &json!({"name": "batch", "priority": 0})).await.json["priority"], 0);
+    assert_eq!(script.patch("/api/tokens/key_none", &json!({"priority": 1})).await.code(), "not_found");
 
     assert_eq!(script.delete(&format!("/api/tokens/{id}")).await.status, 204);
     let token = script.get(&format!("/api/tokens/{id}")).await;
@@ -529,6 +541,9 @@ async fn settings_are_changed_one_by_one_and_say_when_they_count() {
     let changed = script.patch(&url, &json!({"replicas": 2, "gpus": ["GPU-a", "GPU-b"], "context": 2048})).await;
     assert_eq!((changed.status, &changed.json["replicas"], &changed.json["slots"]), (200, &json!(2), &json!(4)));
     assert_eq!(script.patch(&url, &json!({"context": null})).await.json["context"], json!(null));
+    assert_eq!(script.get(&url).await.json["runaway_guard"], "log");
+    assert_eq!(script.patch(&url, &json!({"runaway_guard": "enforce"})).await.json["runaway_guard"], "enforce");
+    assert_eq!(script.patch(&url, &json!({"runaway_guard": "on"})).await.json["detail"]["param"], "runaway_guard");
     assert_eq!(script.get(&url).await.json["gpus"], json!(["GPU-a", "GPU-b"]));
     for (body, field) in [(json!({"replicas": 3}), "gpus"), (json!({"replicas": 0}), "replicas")] {
         let refused = script.patch(&url, &body).await;

@@ -170,6 +170,8 @@ pub struct Answering {
     pub context: Option<Tokens>,
     /// How much it can hold at a time.
     pub capacity: Capacity,
+    /// Whether it takes images.
+    pub images: Option<bool>,
 }
 
 /// How much an engine can hold at a time.

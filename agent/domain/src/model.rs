@@ -32,11 +32,18 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Whether engines loaded with this are as they would be with `other`: whether requests load it is nothing that an engine has.
+    /// Whether engines loaded with this are as they would be with `other`: some settings are nothing that an engine has.
     #[must_use]
     pub fn runs_as(&self, other: &Self) -> bool {
-        let layout = Layout { on_request: self.layout.on_request, ..other.layout.clone() };
-        *self == Self { layout, ..other.clone() }
+        let mut other = other.clone();
+        other.take_at_once(self);
+        *self == other
+    }
+
+    /// Takes from newer settings what is no affair of an engine and therefore counts at once.
+    pub const fn take_at_once(&mut self, newer: &Self) {
+        self.layout.on_request = newer.layout.on_request;
+        self.layout.runaway = newer.layout.runaway;
     }
 }
 
@@ -54,6 +61,47 @@ pub struct Layout {
     pub on_request: bool,
     /// Code that lies beside the model may run in its engine. An administrator's own decision for this one model.
     pub trust_remote_code: bool,
+    /// What is done about answers that run away.
+    pub runaway: RunawayGuard,
+}
+
+/// What is done about an answer that repeats itself, never stops thinking, or never ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunawayGuard {
+    /// Nothing; nobody looks.
+    Off,
+    /// It is counted and noted in the log; the answer goes on.
+    #[default]
+    Log,
+    /// The answer is ended as if it had come to its limit of tokens, and the engine is let go.
+    Enforce,
+}
+
+impl RunawayGuard {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Log, Self::Enforce];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Log => "log",
+            Self::Enforce => "enforce",
+        }
+    }
+
+    /// The one with this word.
+    ///
+    /// # Errors
+    /// `Invalid` names the words there are.
+    pub fn from_word(word: &str) -> Result<Self, Problem> {
+        Self::ALL.into_iter().find(|guard| guard.as_str() == word).ok_or_else(|| {
+            let word: String = word.chars().take(40).collect();
+            Problem::new(ProblemKind::Invalid, format!("There is no runaway guard {word:?}.")).hint("Use off, log or enforce.").param("runaway_guard")
+        })
+    }
 }
 
 /// Most replicas of one model.
@@ -96,7 +144,7 @@ impl Layout {
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new(), on_request: false, trust_remote_code: false }
+        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new(), on_request: false, trust_remote_code: false, runaway: RunawayGuard::default() }
     }
 }
 
@@ -113,6 +161,9 @@ pub struct ModelFacts {
     pub trained_context: Option<Tokens>,
     /// True when the file carries a chat template.
     pub has_chat_template: Option<bool>,
+    /// Whether it takes images, where its files tell; for a GGUF file that depends on what it is run with.
+    #[serde(default)]
+    pub images: Option<bool>,
 }
 
 /// A registered model: identity, config and facts. Its running state is `ModelState`.
@@ -298,6 +349,8 @@ pub struct ModelChange {
     pub on_request: Option<bool>,
     /// Whether code that lies beside the model may run.
     pub trust_remote_code: Option<bool>,
+    /// What is done about answers that run away.
+    pub runaway: Option<RunawayGuard>,
 }
 
 impl ModelChange {
@@ -314,6 +367,7 @@ impl ModelChange {
                 extra_args: self.extra_args.unwrap_or_else(|| layout.extra_args.clone()),
                 on_request: self.on_request.unwrap_or(layout.on_request),
                 trust_remote_code: self.trust_remote_code.unwrap_or(layout.trust_remote_code),
+                runaway: self.runaway.unwrap_or(layout.runaway),
             },
             ..config.clone()
         }
@@ -398,6 +452,26 @@ mod tests {
         {
             assert_eq!(wrong.check().unwrap_err().param.as_deref(), Some(field), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_no_engine_has_counts_at_once_and_rows_of_an_older_program_have_the_usual_guard() {
+        let config = |layout: Layout| ModelConfig {
+            served_name: "tiny".to_owned(),
+            path: "/m".into(),
+            engine: EngineKind::LlamaCpp,
+            context: None,
+            slots: 3,
+            layout,
+        };
+        let (loaded, newer) = (config(Layout::default()), config(Layout { runaway: RunawayGuard::Enforce, on_request: true, ..Layout::default() }));
+        assert!(loaded.runs_as(&newer) && !loaded.runs_as(&config(Layout { replicas: 2, ..newer.layout.clone() })));
+        let mut taken = loaded;
+        taken.take_at_once(&newer);
+        assert_eq!(taken, newer);
+        let older: Layout = serde_json::from_str(r#"{"replicas":2,"gpus":[],"extra_args":[],"on_request":true}"#).unwrap();
+        assert_eq!((older.runaway, RunawayGuard::from_word("enforce").unwrap()), (RunawayGuard::Log, RunawayGuard::Enforce));
+        assert_eq!(RunawayGuard::from_word("ON").unwrap_err().param.as_deref(), Some("runaway_guard"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     Problem, ProblemKind,
     engine::{Capacity, EngineKind, ReplicaSample},
     ids::{ModelId, ReplicaId},
-    model::{Incident, ModelState, StateReason},
+    model::{Incident, ModelState, RunawayGuard, StateReason},
     units::{Bytes, Tokens},
 };
 
@@ -46,6 +46,10 @@ pub struct ServedModel {
     pub engine: EngineKind,
     /// Context window per request, when the engine said so.
     pub context: Option<Tokens>,
+    /// Whether it takes images: as its engine says, else as its files say; `None` when neither does.
+    pub images: Option<bool>,
+    /// What is done about answers that run away.
+    pub runaway: RunawayGuard,
     /// When it was registered, in seconds since the epoch (`created` of `/v1/models`).
     pub created: i64,
     /// Its live replicas; never empty.

@@ -57,6 +57,8 @@ pub struct RoutingView {
     pub expected_start: Option<Duration>,
     /// Requests refused for want of room.
     pub refused: u64,
+    /// Answers that ran away, ended or not.
+    pub runaways: u64,
     /// By id.
     pub replicas: Vec<RoutedReplica>,
 }

@@ -8,7 +8,7 @@ use crate::{
     units::{Millis, Tokens},
 };
 
-/// How a request ended.
+/// How a request ended. It is stored by its word; older programs keep words they do not know as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -22,6 +22,10 @@ pub enum Outcome {
     EngineFailed,
     /// The agent stopped while it ran.
     ShutDown,
+    /// It was not given a place: the queue was full, it waited for as long as it could, or the model went meanwhile. No engine saw it.
+    TurnedAway,
+    /// Its answer ran away and was ended here.
+    CutShort,
 }
 
 impl Outcome {
@@ -34,6 +38,8 @@ impl Outcome {
             Self::Refused => "refused",
             Self::EngineFailed => "engine_failed",
             Self::ShutDown => "shut_down",
+            Self::TurnedAway => "turned_away",
+            Self::CutShort => "cut_short",
         }
     }
 }

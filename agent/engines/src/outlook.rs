@@ -43,6 +43,7 @@ impl Outlook {
             memory.told = Answering {
                 context: memory.told.context.or(told.context),
                 capacity: if memory.told.capacity == Capacity::Unknown { told.capacity } else { memory.told.capacity },
+                images: memory.told.images.or(told.images),
             };
             return Observation::Ready(memory.told);
         }
@@ -75,7 +76,7 @@ mod tests {
         let begin = Instant::now();
         let load = || LoadView { phase: Some("weights".to_owned()), ..LoadView::default() };
         let unknown = Answering::default();
-        let told = Answering { context: Some(Tokens(9)), capacity: Capacity::Slots(2) };
+        let told = Answering { context: Some(Tokens(9)), capacity: Capacity::Slots(2), images: Some(true) };
         assert_eq!(outlook.judge("a", Health::Loading, unknown, begin, load), Observation::Starting(load()));
         assert_eq!(outlook.judge("a", Health::Ready, unknown, begin, load), Observation::Ready(unknown));
         assert!(!outlook.told_all("a"));

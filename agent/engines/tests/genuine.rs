@@ -40,7 +40,7 @@ async fn the_genuine_engine_takes_its_command_line_and_tells_of_itself() {
     let launch = engines.start(&plan).await.unwrap();
     let _ended = Ended::of(&launch);
     let answering = ready_within(&engines, &launch, Duration::from_secs(60)).await;
-    assert_eq!(answering, Answering { context: Some(Tokens(1024)), capacity: Capacity::Slots(3) });
+    assert_eq!(answering, Answering { context: Some(Tokens(1024)), capacity: Capacity::Slots(3), images: Some(false) });
 
     let idle = engines.sample(&launch).await.unwrap();
     assert_eq!(

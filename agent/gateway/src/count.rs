@@ -51,7 +51,7 @@ async fn count(gateway: &Gateway, request: &RequestId, served: &ServedModel, bod
     };
     // Whoever answers first; all replicas of a model count alike.
     for replica in &served.replicas {
-        let Ok(answer) = gateway.engines.post(&replica.endpoint, path, request, body.clone()).await else { continue };
+        let Ok(answer) = gateway.engines.post(&replica.endpoint, path, request, None, body.clone()).await else { continue };
         let (head, rest) = answer.into_parts();
         let Ok(words) = Limited::new(rest, ANSWER).collect().await else { continue };
         let words = words.to_bytes();

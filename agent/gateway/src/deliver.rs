@@ -9,17 +9,18 @@ use axum::http::{StatusCode, header, response::Parts};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use warden_domain::{Problem, ProblemKind, replica::Replica, usage::Outcome};
+use warden_domain::{Problem, ProblemKind, model::RunawayGuard, replica::Replica, usage::Outcome};
 use warden_schedule::Return;
 
 use crate::{
     dialects::{Dialect, refusal},
     engine::SendFailure,
-    errand::{Errand, Stop},
+    errand::{Errand, Stop, Watch},
     faults,
     flight::Flight,
     headers,
     line::Head,
+    runaway::{Guard, Limits, Runaway},
     tap::{End, JsonTap, SseTap, Tap},
 };
 
@@ -41,7 +42,7 @@ enum Tried {
 impl Errand {
     /// Asks an engine, and another one if the first was lost before the client had anything of the answer.
     pub(super) async fn deliver(&mut self) -> Result<Outcome, Stop> {
-        let first = self.place().await?.map_err(Stop::engine)?;
+        let first = self.place().await?.map_err(|problem| Stop::Failed(problem, Outcome::TurnedAway))?;
         let started = Instant::now();
         let failure = match self.try_at(&first, true).await? {
             Tried::Ended(outcome) => return Ok(outcome),
@@ -84,7 +85,7 @@ impl Errand {
     async fn try_at(&mut self, replica: &Replica, first: bool) -> Result<Tried, Stop> {
         let limit = self.gateway.limits.head;
         let Some(body) = self.held.as_ref().map(|held| held.bytes.clone()) else { return Err(lost()) };
-        let post = self.gateway.engines.post(&replica.endpoint, self.call.upstream, &self.request, body);
+        let post = self.gateway.engines.post(&replica.endpoint, self.call.upstream, &self.request, self.kind.as_ref(), body);
         let answer = self.line.while_waiting(&mut self.tap, Head::stream, tokio::time::timeout(limit, post)).await?;
         let (head, rest) = match answer {
             Err(_) => return Err(Stop::engine(faults::no_answer(limit))),
@@ -104,6 +105,9 @@ impl Errand {
     /// The engine answers with an error.
     async fn refused(&mut self, head: Parts, rest: Incoming) -> Result<Outcome, Stop> {
         let status = head.status.as_u16();
+        if self.call.optional && matches!(status, 404 | 405) {
+            return Err(Stop::Failed(faults::not_offered(self.model(), self.call.path), Outcome::Refused));
+        }
         let words = match tokio::time::timeout(REFUSAL_TIME, Limited::new(rest, REFUSAL).collect()).await {
             Ok(Ok(words)) => words.to_bytes(),
             _ => Bytes::new(),
@@ -145,7 +149,11 @@ impl Errand {
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
                     carried += data.len() as u64;
+                    let ran_away = self.watch.as_mut().and_then(|watch| watch.guard.watch(&data));
                     self.take(data, &mut out, passes_through && length == Some(carried))?;
+                    if let Some(how) = ran_away.filter(|how| self.is_to_be_ended(*how)) {
+                        return Err(self.cut_short(how, head, out));
+                    }
                     self.stop_at_fault(&mut head, &mut out).await?;
                     self.pass_on(&mut head, &mut out).await?;
                 }
@@ -163,8 +171,29 @@ impl Errand {
         self.complete(head, out).await
     }
 
+    /// Notes that the answer runs away, and says whether it is to be ended. One that is over already is not.
+    fn is_to_be_ended(&self, how: Runaway) -> bool {
+        let ended = self.watch.as_ref().is_some_and(|watch| watch.enforce) && !self.tap.reached_end() && self.tap.fault().is_none();
+        if let Some(flight) = &self.flight {
+            flight.ran_away(how, ended);
+        }
+        ended
+    }
+
+    /// Ends the answer as if it had come to its limit of tokens.
+    fn cut_short(&mut self, how: Runaway, mut head: Option<Head>, mut out: VecDeque<Bytes>) -> Stop {
+        self.tap.cut_short(how, &mut out);
+        if let Some(body) = out.front().filter(|_| self.tap.is_collected()) {
+            head = Some(Head::document(body.len() as u64));
+        }
+        Stop::RanAway(head, out)
+    }
+
     /// Readies tap and head for the answer that begins.
     fn begin(&mut self, head: &Parts, streamed: bool, length: Option<u64>) -> Result<Option<Head>, Stop> {
+        let rule = self.gateway.parts.serving.table().models.get(self.model()).map_or_else(RunawayGuard::default, |model| model.runaway);
+        let watches = streamed && rule != RunawayGuard::Off;
+        self.watch = watches.then(|| Watch { guard: Guard::new(Limits::default()), enforce: rule == RunawayGuard::Enforce });
         match &mut self.tap {
             Tap::Whole(whole) => {
                 whole.begin(streamed);

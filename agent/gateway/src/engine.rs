@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{Request, Response, Uri, header};
+use axum::http::{HeaderValue, Request, Response, Uri, header};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -69,12 +69,20 @@ impl EngineClient {
         Self(client)
     }
 
-    /// Posts a JSON body and waits for the head of the answer. Only the headers made here are sent.
-    pub(crate) async fn post(&self, to: &Endpoint, path: &str, request: &RequestId, body: Bytes) -> Result<Response<Incoming>, SendFailure> {
+    /// Posts a body and waits for the head of the answer. Only the headers made here are sent, and the kind of the body where it is no
+    /// JSON.
+    pub(crate) async fn post(
+        &self,
+        to: &Endpoint,
+        path: &str,
+        request: &RequestId,
+        kind: Option<&HeaderValue>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, SendFailure> {
         let made = Request::post(format!("http://{}{path}", authority(to)))
             .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, text/event-stream")
+            .header(header::CONTENT_TYPE, kind.unwrap_or(&HeaderValue::from_static("application/json")))
+            .header(header::ACCEPT, "application/json, text/event-stream, */*")
             .header("x-request-id", request.as_str())
             .body(Full::new(body));
         let made = made.map_err(|cause| SendFailure::Connect(cause.to_string()))?;

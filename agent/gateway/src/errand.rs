@@ -6,6 +6,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use warden_domain::{Problem, ProblemKind, ids::RequestId, key::Caller, units::Tokens, usage::Outcome};
 
@@ -19,6 +20,7 @@ use crate::{
     line::{Gone, Head, Line},
     pass::{Ask, Pass},
     routes::Call,
+    runaway::Guard,
     tap::Tap,
     wish::Wish,
 };
@@ -41,6 +43,8 @@ pub(crate) struct Errand {
     pub(super) request: RequestId,
     pub(super) caller: Caller,
     pub(super) call: &'static Call,
+    /// The kind of its body, where that is no JSON.
+    pub(super) kind: Option<HeaderValue>,
     pub(super) line: Line,
     pub(super) tap: Tap,
     /// The engine's body, as long as one may be asked.
@@ -49,6 +53,16 @@ pub(crate) struct Errand {
     pub(super) flight: Option<Flight>,
     /// The engine gave all of its answer.
     pub(super) complete: bool,
+    /// Looks whether a streamed answer runs away.
+    pub(super) watch: Option<Watch>,
+}
+
+/// See `Errand::watch`.
+pub(crate) struct Watch {
+    /// Who looks.
+    pub guard: Guard,
+    /// Whether such an answer is ended.
+    pub enforce: bool,
 }
 
 /// Why an errand ended before the answer was complete.
@@ -56,6 +70,8 @@ pub(crate) enum Stop {
     ClientGone,
     ShutDown,
     Failed(Problem, Outcome),
+    /// The answer ran away and was ended; this is left to be said.
+    RanAway(Option<Head>, VecDeque<Bytes>),
 }
 
 impl From<Gone> for Stop {
@@ -103,7 +119,7 @@ impl Errand {
             let served = self.gateway.parts.serving.table().models.get(&model).cloned();
             // Where it does not answer all the same, the scheduler says so.
             if let Some(served) = served {
-                let wish = Wish::read(self.call, &held.bytes).map_err(refused)?;
+                let wish = Wish::read(self.call, self.kind.as_ref(), &held.bytes).map_err(refused)?;
                 ask.streamed = wish.engine_streams(self.call, served.engine);
                 if !wish.streams() {
                     self.tap = wish.tap(self.call, &self.request, Some(served.engine)).map_err(refused)?;
@@ -143,6 +159,15 @@ impl Errand {
                 self.fail(&problem, Outcome::ShutDown).await;
             }
             Err(Stop::ShutDown) => self.fail(&Gateway::stopping(), Outcome::ShutDown).await,
+            Err(Stop::RanAway(mut head, mut out)) => {
+                if let Some(flight) = &mut self.flight {
+                    flight.sent(200);
+                }
+                self.land(Outcome::CutShort);
+                if self.pass_on(&mut head, &mut out).await.is_ok() {
+                    self.line.end().await;
+                }
+            }
             Err(Stop::Failed(problem, outcome)) => self.fail(&problem, outcome).await,
         }
     }

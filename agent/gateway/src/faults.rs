@@ -28,6 +28,12 @@ pub(crate) fn unreachable(model: &str) -> Problem {
         .hint("Try again; if it stays so, look at the model in the console.")
 }
 
+/// The engine has no such call.
+pub(crate) fn not_offered(model: &str, path: &str) -> Problem {
+    Problem::new(ProblemKind::NotFound, format!("The engine of the model {model:?} does not offer {path}."))
+        .hint("Ask a model whose engine has it: what vLLM and llama.cpp offer depends on the kind of model.")
+}
+
 /// The engine sent something else than was asked for.
 pub(crate) fn unusable() -> Problem {
     Problem::new(ProblemKind::Upstream, "The engine sent an answer that cannot be read.")

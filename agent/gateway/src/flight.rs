@@ -18,7 +18,7 @@ use warden_domain::{
 
 use warden_schedule::Return;
 
-use crate::{flights::Seat, pass::Pass, tap::Usage};
+use crate::{flights::Seat, pass::Pass, runaway::Runaway, tap::Usage};
 
 /// The status noted when the client left before one was sent.
 const NONE_SENT: u16 = 499;
@@ -97,6 +97,12 @@ impl Flight {
         self.pass.answered(usage);
     }
 
+    /// Notes that the answer ran away.
+    pub(crate) fn ran_away(&self, how: Runaway, ended: bool) {
+        self.pass.ran_away();
+        tracing::warn!(request = %self.request, model = %self.pass.model(), kind = how.as_str(), ended, "an answer ran away");
+    }
+
     /// Notes what the answer used so far.
     pub(crate) const fn used(&mut self, usage: Usage) {
         self.usage = usage;
@@ -116,7 +122,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
         // An engine that answers in one piece is done with its first byte; while it streams, or works, it goes on until it is let go.
-        let given_up = matches!(self.outcome, Outcome::ClientGone | Outcome::ShutDown);
+        let given_up = matches!(self.outcome, Outcome::ClientGone | Outcome::ShutDown | Outcome::CutShort);
         let was_done = self.first_byte.is_some() && !self.pass.streamed();
         if self.seat.is_some() && (!given_up || was_done) {
             self.pass.done(self.usage);

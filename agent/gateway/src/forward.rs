@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::{body::Body, http::HeaderMap, response::Response};
+use axum::{
+    body::Body,
+    http::{HeaderMap, header},
+    response::Response,
+};
 use warden_domain::{
     Problem,
     ids::{KeyId, RequestId},
@@ -31,8 +35,9 @@ pub(crate) async fn call(
 ) -> Result<Response, Problem> {
     let mut held = gateway.bodies.read(headers, body, &gateway.limits).await?;
     gateway.refuse_when_stopping()?;
+    let kind = headers.get(header::CONTENT_TYPE).filter(|_| call.form).cloned();
     let (model, streamed, engine_streams, tap, for_engine, scan) = {
-        let wish = Wish::read(call, &held.bytes)?;
+        let wish = Wish::read(call, kind.as_ref(), &held.bytes)?;
         if tracing::enabled!(tracing::Level::DEBUG) {
             note_leftovers(&wish, &request);
         }
@@ -50,13 +55,15 @@ pub(crate) async fn call(
         let ids = identity::find_ids(|name| headers.get(name).and_then(|v| v.to_str().ok()), &scan);
         Asked::new(caller.key.as_ref().map_or(caller.name.as_str(), KeyId::as_str), &ids, scan)
     });
-    let ask = Ask { asked, streamed: engine_streams, patience: patience::of(headers, streamed, &gateway.limits) };
+    let patience = patience::of(headers, streamed, &gateway.limits);
+    let ask = Ask { asked, streamed: engine_streams, patience, priority: caller.priority };
     let ready = for_engine.is_some();
     if let Some(bytes) = for_engine {
         held.bytes = bytes;
     }
     let (line, receiver) = line::open(gateway.limits.client_pause, tap.is_stream().then_some(gateway.limits.keep_alive));
-    let errand = Errand { gateway: Arc::clone(gateway), request, caller, call, line, tap, held: None, flight: None, complete: false };
+    let errand =
+        Errand { gateway: Arc::clone(gateway), request, caller, call, kind, line, tap, held: None, flight: None, complete: false, watch: None };
     tokio::spawn(errand.run(Job { model, ask, held, ready }));
     receiver.answer().await
 }

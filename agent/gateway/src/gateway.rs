@@ -93,10 +93,16 @@ impl Gateway {
         Arc::new(Self { counts, parts, limits, bodies, engines, places, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
     }
 
-    /// Everything under `/v1`. Callers show a key; there is no session, no cookie and no cross-origin access.
+    /// Everything under `/v1`, and the two calls that engines have outside of it. Callers show a key; there is no session, no cookie and no cross-origin access.
     pub fn router(self: &Arc<Self>) -> Router {
         let serve = any(|State(gateway): State<Arc<Self>>, request: Request| async move { gateway.serve(request).await });
-        Router::new().route("/v1", serve.clone()).route("/v1/", serve.clone()).route("/v1/{*rest}", serve).with_state(Arc::clone(self))
+        Router::new()
+            .route("/v1", serve.clone())
+            .route("/v1/", serve.clone())
+            .route("/v1/{*rest}", serve.clone())
+            .route(routes::TOKENIZE, serve.clone())
+            .route(routes::DETOKENIZE, serve)
+            .with_state(Arc::clone(self))
     }
 
     /// A chat completion for somebody who is known already: the console's own chat. Body and answer are those of

@@ -1,10 +1,13 @@
 //! One request's ticket: from its arrival at the scheduler to its end. Dropping it, whenever and wherever, is that end: who waits leaves
 //! the queue, who runs frees the place.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
-use warden_domain::{Problem, ids::ModelId, replica::Replica, units::Tokens};
+use warden_domain::{Problem, ids::ModelId, key::Priority, replica::Replica, units::Tokens};
 use warden_schedule::{Arrival, Class, ConversationId, Event, Return, Ticket, Used, identity::Asked};
 
 use crate::{
@@ -25,6 +28,13 @@ pub(crate) struct Ask {
     pub streamed: bool,
     /// How long it may wait.
     pub patience: Duration,
+    /// How it stands among those that wait.
+    pub priority: Priority,
+}
+
+/// The scheduler's class: lower goes first.
+const fn class(priority: Priority) -> Class {
+    Class(Class::USUAL.0 + Priority::USUAL.number() - priority.number())
 }
 
 /// See the module.
@@ -54,7 +64,7 @@ impl Pass {
             }
             inner.waiters.insert(ticket, waiter);
             let (conversation, streamed, patience) = (met.conversation, ask.streamed, ask.patience);
-            inner.tell(Event::Arrive(Arrival { ticket, class: Class::USUAL, conversation, streamed, patience }), now);
+            inner.tell(Event::Arrive(Arrival { ticket, class: class(ask.priority), conversation, streamed, patience }), now);
             conversation
         };
         let (places, name) = (Arc::clone(places), name.to_owned());
@@ -140,6 +150,11 @@ impl Pass {
     /// The engine is done with it; without this, its end is that nobody waits for it any more.
     pub(crate) const fn done(&mut self, usage: Usage) {
         self.done = Some(Used { prompt: usage.prompt, cached: usage.cached });
+    }
+
+    /// The answer ran away.
+    pub(crate) fn ran_away(&self) {
+        self.place.runaways.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The answer is streamed.

@@ -49,6 +49,8 @@ pub(crate) struct Places {
 /// One model's scheduler.
 pub(crate) struct Place {
     pub(crate) id: ModelId,
+    /// Answers that ran away.
+    pub(crate) runaways: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -129,7 +131,7 @@ impl Place {
             figures: None,
             offered: HashMap::new(),
         };
-        Self { id, inner: Mutex::new(inner) }
+        Self { id, runaways: AtomicU64::new(0), inner: Mutex::new(inner) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {

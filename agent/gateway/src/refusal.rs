@@ -50,6 +50,8 @@ mod tests {
             served_name: "tiny".to_owned(),
             engine: EngineKind::Vllm,
             context: None,
+            images: None,
+            runaway: warden_domain::model::RunawayGuard::Log,
             created: 0,
             replicas: Vec::new(),
         };

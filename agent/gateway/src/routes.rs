@@ -29,26 +29,47 @@ pub(crate) struct Call {
     pub streams: bool,
     /// How its clients speak. What is not chat is translated.
     pub dialect: Dialect,
+    /// The body is a form (`multipart/form-data`), not JSON.
+    pub form: bool,
+    /// Only some engines have it; one that has not is told apart from a wrong request.
+    pub optional: bool,
 }
 
 /// A call that goes through as bytes, under the same path.
 const fn bytes(path: &'static str, streams: bool) -> Call {
-    Call { path, upstream: path, streams, dialect: Dialect::Chat }
+    Call { path, upstream: path, streams, dialect: Dialect::Chat, form: false, optional: false }
 }
 
 /// A call that is translated.
 const fn told(path: &'static str, dialect: Dialect) -> Call {
-    Call { path, upstream: "/v1/chat/completions", streams: true, dialect }
+    Call { path, upstream: "/v1/chat/completions", streams: true, dialect, form: false, optional: false }
+}
+
+/// A call that only some engines have. Whatever it says, it goes through as it is.
+const fn optional(path: &'static str, form: bool) -> Call {
+    Call { path, upstream: path, streams: false, dialect: Dialect::Chat, form, optional: true }
 }
 
 /// Calls that are answered by an engine.
-pub(crate) const CALLS: [Call; 5] = [
+pub(crate) const CALLS: [Call; 12] = [
     bytes("/v1/chat/completions", true),
     bytes("/v1/completions", true),
     bytes("/v1/embeddings", false),
     told("/v1/messages", Dialect::Messages),
     told(RESPONSES, Dialect::Responses),
+    optional("/v1/rerank", false),
+    optional("/v1/score", false),
+    optional("/v1/audio/speech", false),
+    optional("/v1/audio/transcriptions", true),
+    optional("/v1/audio/translations", true),
+    optional(TOKENIZE, false),
+    optional(DETOKENIZE, false),
 ];
+
+/// Calls that lie outside of `/v1`, where engines have them.
+pub(crate) const TOKENIZE: &str = "/tokenize";
+/// The other one.
+pub(crate) const DETOKENIZE: &str = "/detokenize";
 
 /// The chat call, which the console uses as well.
 pub(crate) const CHAT: &Call = &CALLS[0];
@@ -128,6 +149,8 @@ mod tests {
         assert_eq!(find(&Method::HEAD, "/v1/models/tiny"), Ok(Route::Model("tiny")));
         assert_eq!(find(&Method::POST, "/v1/chat/completions"), Ok(Route::Engine(CHAT)));
         assert_eq!(find(&Method::GET, "/v1/embeddings"), Err(NotServed::Method { allow: "POST" }));
+        assert!(matches!(find(&Method::POST, "/v1/audio/transcriptions"), Ok(Route::Engine(Call { form: true, optional: true, .. }))));
+        assert!(matches!(find(&Method::POST, "/tokenize"), Ok(Route::Engine(Call { form: false, optional: true, .. }))));
         assert_eq!(find(&Method::POST, "/v1/messages/count_tokens"), Ok(Route::Count));
         assert_eq!(find(&Method::GET, "/v1/responses"), Err(NotServed::Upgrade));
         assert_eq!(find(&Method::DELETE, "/v1/models"), Err(NotServed::Method { allow: "GET" }));

@@ -16,6 +16,8 @@ use crate::dialects::numbers;
 /// A place in the body and what is to stand there.
 type Edit = (usize, usize, &'static str);
 
+use crate::multipart::Form;
+
 /// What a request asks for, as far as the gateway cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
@@ -31,6 +33,13 @@ pub(crate) struct Asked {
     streamed: Edit,
     /// Limits on the answer: where they stand, and how much they allow.
     limits: Vec<(usize, usize, u64)>,
+}
+
+impl From<Form> for Asked {
+    fn from(form: Form) -> Self {
+        // A form is never edited.
+        Self { model: form.model, stream: form.stream, wants_usage: true, usage: (0, 0, ""), streamed: (0, 0, ""), limits: Vec::new() }
+    }
 }
 
 /// The members seen at the top level; `None` when absent.

@@ -1,11 +1,13 @@
 //! What a request asks for: read once, by the dialect of its path. Pure.
 
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use warden_domain::{Problem, clock, engine::EngineKind, ids::RequestId, replica::ServedModel};
 
 use crate::{
-    dialects::{Dialect, Leftovers, Target, Whole, messages::MessagesRequest, responses::ResponsesRequest},
-    routes::Call,
+    dialects::{Dialect, Leftovers, Target, Whole, chat::unseen, messages::MessagesRequest, responses::ResponsesRequest},
+    multipart,
+    routes::{self, Call},
     scan,
     tap::{JsonTap, SseTap, Tap},
 };
@@ -21,9 +23,10 @@ pub(crate) enum Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// Reads a body.
-    pub(crate) fn read(call: &Call, body: &'a [u8]) -> Result<Self, Problem> {
+    /// Reads a body; `kind`: the content type of a form.
+    pub(crate) fn read(call: &Call, kind: Option<&HeaderValue>, body: &'a [u8]) -> Result<Self, Problem> {
         Ok(match call.dialect {
+            Dialect::Chat if call.form => Self::Plain(multipart::read(kind, body)?.into()),
             Dialect::Chat => Self::Plain(scan::read(body)?),
             Dialect::Messages => Self::Messages(Box::new(MessagesRequest::read(body)?)),
             Dialect::Responses => Self::Responses(Box::new(ResponsesRequest::read(body)?)),
@@ -66,10 +69,14 @@ impl<'a> Wish<'a> {
 
     /// The body for the engines of a model; `body` is the client's.
     pub(crate) fn for_engine(&self, call: &Call, body: &Bytes, served: &ServedModel) -> Result<Bytes, Problem> {
-        let target = Target { model: &served.served_name, engine: served.engine, images: None, window: served.context };
+        let target = Target { model: &served.served_name, engine: served.engine, images: served.images, window: served.context };
         let stream = self.engine_streams(call, served.engine);
         Ok(match self {
-            Self::Plain(asked) => asked.edited(body.clone(), stream, served.context),
+            Self::Plain(_) if call.optional => body.clone(),
+            Self::Plain(asked) => {
+                let edited = asked.edited(body.clone(), stream, served.context);
+                if served.images == Some(false) && call.path == routes::CHAT.path { unseen::without_images(edited)? } else { edited }
+            }
             Self::Messages(request) => request.chat_as(&target, stream)?.into(),
             Self::Responses(request) => request.chat_as(&target, stream)?.into(),
         })

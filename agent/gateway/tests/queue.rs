@@ -173,7 +173,8 @@ async fn a_request_waits_as_long_as_its_client_can_and_no_longer() {
     let refused = bench.chat(ASK).await;
     assert_eq!(refused.status(), 503);
     assert!(refused.headers().contains_key("retry-after"));
-    assert_eq!(bench.ledger.charged.lock().unwrap().len(), 1);
+    let charged = bench.ledger.charged.lock().unwrap().clone();
+    assert_eq!(charged.iter().map(|c| (c.outcome, c.status)).collect::<Vec<_>>(), [(Outcome::TurnedAway, 503)], "no engine failed here");
     assert_eq!(engine.bodies().len(), 1);
 }
 
@@ -189,6 +190,8 @@ async fn who_waits_for_a_model_that_is_unloaded_is_told_so() {
     let refused = waiting.await.unwrap();
     assert_eq!(refused.status(), 404);
     assert!(text(refused).await.contains("not loaded"));
+    let charged = bench.ledger.charged.lock().unwrap().clone();
+    assert_eq!(charged.iter().map(|c| (c.outcome, c.status)).collect::<Vec<_>>(), [(Outcome::TurnedAway, 404)]);
 }
 
 #[tokio::test]
@@ -261,4 +264,35 @@ async fn a_replica_that_answers_with_an_error_of_its_own_is_left_for_another_and
     let (bench, a, b) = two(GatewayLimits::default(), 4, broken(), broken());
     assert_eq!(bench.chat(ASK).await.status(), 500, "where all fail, the last answer is told");
     assert_eq!((a.bodies().len(), b.bodies().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_key_of_higher_priority_overtakes_in_the_queue_and_equals_keep_their_order() {
+    let (bench, engine) = one_slot(
+        GatewayLimits::default(),
+        vec![
+            Act::Slowly(vec![String::new(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned()], Duration::from_millis(250)),
+            json("200 OK", "{}"),
+        ],
+    );
+    let router = bench.router();
+    let ask = |key: &str, mark: &str| {
+        let body = format!(r#"{{"model":"tiny","user":"{mark}"}}"#);
+        let request = Request::post("/v1/chat/completions").header("authorization", format!("Bearer {key}")).body(Body::from(body)).unwrap();
+        tokio::spawn(tower::ServiceExt::oneshot(router.clone(), request))
+    };
+    let mut all = vec![ask("vw_good", "first")];
+    until(|| engine.bodies().len() == 1, "the first request runs").await;
+    for (waiting, (key, mark)) in
+        [("vw_low", "low"), ("vw_good", "usual 1"), ("vw_good", "usual 2"), ("vw_high", "high 1"), ("vw_high", "high 2")].into_iter().enumerate()
+    {
+        all.push(ask(key, mark));
+        until(|| view(&bench).waiting == waiting as u64 + 1, "the request waits").await;
+    }
+    for one in all {
+        assert_eq!(one.await.unwrap().unwrap().status(), 200);
+    }
+    let order: Vec<String> =
+        engine.bodies().iter().map(|body| serde_json::from_str::<serde_json::Value>(body).unwrap()["user"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(order, ["first", "high 1", "high 2", "usual 1", "usual 2", "low"]);
 }

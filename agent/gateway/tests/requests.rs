@@ -7,7 +7,11 @@ mod scripted;
 use axum::{body::Body, http::Request};
 use scripted::{Bench, DONE, HELLO, USAGE, json, post, text, whole_stream};
 use serde_json::Value;
-use warden_domain::{key::Caller, units::Tokens, usage::Outcome};
+use warden_domain::{
+    key::{Caller, Priority},
+    units::Tokens,
+    usage::Outcome,
+};
 use warden_gateway::GatewayLimits;
 
 const ASK: &str = r#"{"model":"tiny","messages":[]}"#;
@@ -206,6 +210,19 @@ async fn a_wrong_path_or_method_is_a_clear_error_in_the_right_shape() {
 }
 
 #[tokio::test]
+async fn an_image_for_a_model_that_reads_text_only_is_a_sentence_and_otherwise_the_engines_affair() {
+    let ask = r#"{"model":"tiny","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}]}"#;
+    for (images, stays) in [(None, true), (Some(true), true), (Some(false), false)] {
+        let (bench, engine) = Bench::with(vec![json("200 OK", "{}")]);
+        bench.serving.images(images);
+        assert_eq!(bench.chat(ask).await.status(), 200);
+        let sent = engine.bodies()[0].clone();
+        assert_eq!(sent == ask, stays, "{images:?}: {sent}");
+        assert_eq!(sent.contains("reads text only"), !stays, "{images:?}: {sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_ledger_that_could_lose_charges_stops_requests_before_the_engine() {
     let (bench, engine) = Bench::with(vec![json("200 OK", "{}")]);
     *bench.ledger.full.lock().unwrap() = true;
@@ -218,7 +235,7 @@ async fn a_ledger_that_could_lose_charges_stops_requests_before_the_engine() {
 #[tokio::test]
 async fn the_consoles_own_chat_needs_no_key_and_is_charged_to_none() {
     let (bench, _engine) = Bench::with(vec![whole_stream(&[HELLO, USAGE, DONE])]);
-    let response = bench.gateway.chat_as(Caller { key: None, name: "ada".to_owned() }, Body::from(ASK_STREAM)).await;
+    let response = bench.gateway.chat_as(Caller { key: None, name: "ada".to_owned(), priority: Priority::USUAL }, Body::from(ASK_STREAM)).await;
     assert_eq!(text(response).await, format!("{HELLO}{DONE}"));
     assert_eq!(bench.the_charge().await.key, None);
 }

@@ -70,13 +70,16 @@ pub fn inspect(folder: &Path) -> Result<Option<HfModel>, Problem> {
         title: folder.file_name().map(|name| short(&name.to_string_lossy())),
         trained_context: trained_context(&config),
         has_chat_template: chat_template(folder),
+        images: takes_images(&config),
     };
     Ok(Some(HfModel { facts, heads }))
 }
 
 /// The keys of a description that are read.
 pub(crate) fn is_wanted(key: &str) -> bool {
-    ["model_type", "text_config", "llm_config", "language_config"].contains(&key) || fit::config_keys().any(|known| known == key)
+    ["model_type", "text_config", "llm_config", "language_config"].contains(&key)
+        || tells_of_eyes(key)
+        || fit::config_keys().any(|known| known == key)
 }
 
 /// The heads that a description tells. Those of keys and values count for architectures that are known to share them out.
@@ -85,6 +88,29 @@ pub(crate) fn heads(config: &Value) -> Option<Heads> {
     let all = number("num_attention_heads")?;
     let known = config.pointer("/architectures/0").and_then(Value::as_str).is_some_and(fit::knows_class);
     Some(Heads { all, kv: known.then(|| number("num_key_value_heads").unwrap_or(all)) })
+}
+
+/// The parts in which a description tells that the model sees.
+const EYES: [&str; 7] = ["vision_config", "vision_tower", "mm_vision_tower", "vit_config", "img_processor", "visual", "image_embd_layer"];
+/// Models of several senses may keep all of them in the part that thinks.
+const SENSES: [&str; 2] = ["thinker_config", "embd_layer"];
+/// What only hints at it.
+const HINTS: [&str; 3] = ["vision", "visual", "image"];
+
+fn tells_of_eyes(key: &str) -> bool {
+    EYES.contains(&key) || SENSES.contains(&key) || HINTS.iter().any(|hint| key.contains(hint))
+}
+
+/// Whether a description is that of a model that sees: such a one describes its eyes. One that only hints at them is not judged.
+fn takes_images(config: &Value) -> Option<bool> {
+    let parts = [Some(config), config.get(SENSES[0]), config.get(SENSES[1])];
+    let has = |part: &Value| EYES.iter().any(|name| part.get(name).is_some_and(|value| !value.is_null()));
+    if parts.into_iter().flatten().any(has) {
+        return Some(true);
+    }
+    let hints = |part: &Value| part.as_object().is_some_and(|all| all.keys().any(|key| HINTS.iter().any(|eye| key.contains(eye))));
+    let text = config.pointer("/architectures/0").and_then(Value::as_str).is_some_and(|name| name.ends_with("ForCausalLM"));
+    (text && text_part(config) == config && !hints(config)).then_some(false)
 }
 
 /// The context that a model was trained for, as its description says.
@@ -220,6 +246,17 @@ mod tests {
         assert_eq!(facts.size, Bytes(weights(10).len() as u64));
         assert_eq!(facts.architecture.as_deref(), Some("LlamaForCausalLM"));
         assert_eq!((facts.trained_context, facts.has_chat_template), (Some(Tokens(4096)), Some(true)));
+    }
+
+    #[test]
+    fn a_model_that_sees_describes_its_eyes_and_one_that_hints_at_them_is_not_judged() {
+        let images = |config: &str| takes_images(&serde_json::from_str(config).unwrap());
+        assert_eq!(images(CONFIG), Some(false));
+        assert_eq!(images(r#"{"architectures":["XForConditionalGeneration"],"vision_config":{"depth":3},"text_config":{}}"#), Some(true));
+        assert_eq!(images(r#"{"architectures":["XForConditionalGeneration"],"thinker_config":{"vision_config":{}}}"#), Some(true));
+        assert_eq!(images(r#"{"architectures":["LlamaForCausalLM"],"vision_config":null,"image_token_id":9}"#), None);
+        assert_eq!(images(r#"{"architectures":["XForConditionalGeneration"],"text_config":{"a":1}}"#), None);
+        assert_eq!(images("{}"), None);
     }
 
     #[test]

@@ -80,6 +80,7 @@ fn inspect_file(path: &Path) -> Result<Found, Problem> {
             title: header.title,
             trained_context: header.trained_context.map(Tokens),
             has_chat_template: Some(header.has_chat_template),
+            images: None,
         },
         heads: None,
     })

@@ -35,6 +35,7 @@ impl State {
             waiting: self.queue.len() as u64,
             longest_wait: self.queue.longest(now),
             expected_start: if room { Some(Moment::ZERO) } else { self.service.start_behind(self.queue.len(), self.places()) },
+            runaways: 0,
             refused: self.refused,
             replicas,
         }

@@ -181,6 +181,15 @@ impl Entry {
         })
     }
 
+    /// Whether it takes images: one engine that does not is enough for a no.
+    fn images(&self) -> Option<bool> {
+        let told = self.seats.iter().filter_map(|seat| match &seat.stage {
+            Stage::Running { answering, .. } => answering.images,
+            _ => None,
+        });
+        told.reduce(|all, one| all && one).or(self.model.facts.images)
+    }
+
     /// What the gateway may send to; `None` unless an engine answered.
     pub(crate) fn served(&self) -> Option<ServedModel> {
         let others = self.answers();
@@ -190,6 +199,8 @@ impl Entry {
             served_name: self.model.config.served_name.clone(),
             engine: self.model.config.engine,
             context: self.context(),
+            images: self.images(),
+            runaway: self.model.config.layout.runaway,
             created: self.model.created_at.as_second(),
             replicas,
         })
@@ -212,6 +223,19 @@ mod tests {
         entry.seats[1].stage = failed();
         assert_eq!(entry.document(Timestamp::UNIX_EPOCH).reason.unwrap().message, "It broke.");
         assert!(entry.served().is_none());
+    }
+
+    #[test]
+    fn whether_it_takes_images_is_what_its_engines_say_and_else_what_its_files_say() {
+        let mut entry = entry(2, &[]);
+        assert_eq!(entry.served().unwrap().images, None);
+        entry.model.facts.images = Some(true);
+        assert_eq!(entry.served().unwrap().images, Some(true));
+        for (seat, said) in [(0, true), (1, false)] {
+            let Stage::Running { answering, .. } = &mut entry.seats[seat].stage else { unreachable!() };
+            answering.images = Some(said);
+        }
+        assert_eq!(entry.served().unwrap().images, Some(false));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Reconciler {
         let stage = std::mem::replace(&mut seat.stage, Stage::Idle);
         match (observation, stage) {
             (Observation::Ready(answering), Stage::Running { watch, answering: before, .. }) => {
-                let answering = Answering { context: answering.context.or(before.context), ..answering };
+                let answering = Answering { context: answering.context.or(before.context), images: answering.images.or(before.images), ..answering };
                 seat.stage = Stage::Running { launch, answering, silent: None, watch };
             }
             (Observation::Ready(answering), stage) => {

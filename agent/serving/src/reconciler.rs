@@ -126,11 +126,11 @@ impl Reconciler {
                 },
                 Some(event) = self.reports.recv() => self.take(event),
                 news = self.news.recv() => match news {
-                    Ok(Topic::Models) => self.forget_removed().await,
+                    Ok(Topic::Models) => self.follow_the_registry().await,
                     Ok(Topic::Storage) => self.try_again_where_the_disk_was_missing(),
                     Ok(Topic::Gpus) => self.try_again_where_cards_were_missing(),
                     Err(RecvError::Lagged(_)) => {
-                        self.forget_removed().await;
+                        self.follow_the_registry().await;
                         self.try_again_where_the_disk_was_missing();
                         self.try_again_where_cards_were_missing();
                     }

@@ -42,7 +42,9 @@ impl Reconciler {
             self.registered.insert(model.id.clone(), model.clone());
             // What runs, runs with the settings it was loaded with; a name is never changed.
             let as_loaded = loaded.get(&model.id).filter(|config| config.served_name == model.config.served_name).cloned();
-            let model = Model { config: as_loaded.unwrap_or_else(|| model.config.clone()), ..model };
+            let mut config = as_loaded.unwrap_or_else(|| model.config.clone());
+            config.take_at_once(&model.config);
+            let model = Model { config, ..model };
             let earlier = self.earlier_loads(&model).await;
             let mut entry = Entry::new(model, true, earlier, now);
             for (id, incident) in incidents.iter().rev() {
@@ -168,14 +170,17 @@ impl Reconciler {
         self.store.read(move |db| loads::recent(db, &id, engine)).await.unwrap_or_default()
     }
 
-    /// Forgets models that are not registered any more; an engine of one is stopped first.
-    pub(crate) async fn forget_removed(&mut self) {
+    /// Forgets models that are not registered any more, an engine of one is stopped first; and takes of the others what counts at once.
+    pub(crate) async fn follow_the_registry(&mut self) {
         let Ok(models) = self.tools.registry.list().await else { return };
         self.boards.on_request.store(Arc::new(demand::names(&models)));
         self.entries.retain(|id, entry| {
-            let known = models.iter().any(|model| model.id == *id);
-            entry.wanted &= known;
-            known || entry.may_run()
+            let known = models.iter().find(|model| model.id == *id);
+            if let Some(model) = known {
+                entry.model.config.take_at_once(&model.config);
+            }
+            entry.wanted &= known.is_some();
+            known.is_some() || entry.may_run()
         });
     }
 

@@ -8,7 +8,7 @@ use scripted::{Bench, Mode, served, until};
 use warden_domain::{
     ProblemKind,
     ids::GpuId,
-    model::{ModelChange, Registry, StateWord},
+    model::{ModelChange, Registry, RunawayGuard, StateWord},
     replica::{Demand, Reload, Serving, Wanted},
 };
 
@@ -55,6 +55,26 @@ async fn a_request_loads_a_model_that_may_be_loaded_by_one_and_no_other() {
     until(&room, &model.id, "running", all_run(1)).await;
     assert_eq!(bench.script.started().len(), 1, "many requests are one load");
     assert_eq!(room.wanted("another"), Wanted::Not);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_about_runaway_answers_counts_at_once_for_a_running_model() {
+    let bench = Bench::new();
+    let model = bench.register("tiny", 1, &[]).await;
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "running", all_run(1)).await;
+    let guard = || room.table().models["tiny"].runaway;
+    assert_eq!(guard(), RunawayGuard::Log);
+    let change = ModelChange { runaway: Some(RunawayGuard::Enforce), ..ModelChange::default() };
+    let changed = bench.models.change(&model.id, change).await.unwrap();
+    let begun = std::time::Instant::now();
+    while guard() == RunawayGuard::Log {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the change is not seen");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(room.states()[&model.id].loaded.as_ref().unwrap().runs_as(&changed.config), "no reload is asked for");
+    assert_eq!(bench.script.started().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -145,7 +145,7 @@ fn unreadable(column: usize, cause: String) -> StoreError {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use warden_domain::{clock, ids::GpuId, units::Bytes};
+    use warden_domain::{clock, ids::GpuId, model::RunawayGuard, units::Bytes};
 
     use super::*;
     use crate::{Store, desired};
@@ -190,6 +190,7 @@ pub(crate) mod tests {
             gpus: vec![GpuId::from_stored("GPU-a"), GpuId::from_stored("GPU-b")],
             extra_args: vec!["-x".to_owned()],
             on_request: true,
+            runaway: RunawayGuard::Enforce,
         };
         let (id, changed) = (tiny.id.clone(), config.clone());
         store.write(move |tx| insert(tx, &tiny).and_then(|()| update(tx, &tiny.id, &changed))).await.unwrap();

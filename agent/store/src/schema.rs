@@ -24,6 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     // An older program runs such a model once and on processors, which is safe, and writes rows that this one reads.
     Migration { version: 6, readable_from: 1, sql: crate::models::LAYOUT },
     Migration { version: 7, readable_from: 1, sql: crate::loads::SCHEMA },
+    Migration { version: 8, readable_from: 1, sql: crate::keys::PRIORITY },
 ];
 
 /// The newest version of the schema that this program brings.

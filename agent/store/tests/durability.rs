@@ -206,6 +206,7 @@ fn key_named(name: &str, by: &AccountId) -> Key {
         id: KeyId::random(),
         name: name.to_owned(),
         prefix: "vw_abcde".to_owned(),
+        priority: warden_domain::key::Priority::USUAL,
         created_at: clock::now(),
         created_by: by.clone(),
         revoked_at: None,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use warden_domain::{
     Problem,
     ids::{GpuId, ModelId},
-    model::{ModelChange, ModelConfig},
+    model::{ModelChange, ModelConfig, RunawayGuard},
     units::Tokens,
 };
 
@@ -19,7 +19,7 @@ use crate::{
     Web,
     assets::url,
     catalogue::Text,
-    field::Field,
+    field::{Choice, Field},
     models::{detail::joined, new::number},
     refusal::{self, refuse},
     respond,
@@ -41,6 +41,7 @@ struct Settings {
     /// Its engine could run code that lies beside the model.
     trust_offered: bool,
     trust: bool,
+    runaway: Choice,
 }
 
 /// What the form sends; all of it text, checked here.
@@ -60,6 +61,8 @@ pub(crate) struct Wanted {
     on_request: Option<String>,
     /// The same.
     trust_remote_code: Option<String>,
+    #[serde(default)]
+    runaway_guard: String,
 }
 
 impl Wanted {
@@ -73,6 +76,7 @@ impl Wanted {
             extra_args: Some(words(&self.extra_args, str::to_owned)),
             on_request: Some(self.on_request.is_some()),
             trust_remote_code: Some(self.trust_remote_code.is_some()),
+            runaway: Some(self.runaway_guard.as_str()).filter(|word| !word.is_empty()).map(RunawayGuard::from_word).transpose()?,
         })
     }
 }
@@ -99,6 +103,16 @@ fn fields(config: &ModelConfig, t: &'static Text) -> Vec<Field> {
     ]
 }
 
+fn runaway(now: RunawayGuard, t: &'static Text) -> Choice {
+    let label = |guard| match guard {
+        RunawayGuard::Off => t.settings_runaway_off,
+        RunawayGuard::Log => t.settings_runaway_log,
+        RunawayGuard::Enforce => t.settings_runaway_enforce,
+    };
+    let options = RunawayGuard::ALL.map(|guard| (guard.as_str(), label(guard))).to_vec();
+    Choice { id: "runaway_guard", label: t.settings_runaway, chosen: now.as_str().to_owned(), options }
+}
+
 /// `GET /ui/models/{id}/settings`
 pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path(id): Path<String>) -> Response {
     let t = guest.look.lang.text();
@@ -120,6 +134,7 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Gues
             on_request: model.config.layout.on_request,
             trust_offered: model.config.engine.check_trust().is_ok(),
             trust: model.config.layout.trust_remote_code,
+            runaway: runaway(model.config.layout.runaway, t),
             name,
         })
     };
@@ -166,6 +181,7 @@ mod tests {
             extra_args: "--flash-attn  on".to_owned(),
             on_request: None,
             trust_remote_code: None,
+            runaway_guard: String::new(),
         }
     }
 

@@ -6,7 +6,11 @@ use axum::{
     http::HeaderMap,
     response::Response,
 };
-use warden_domain::{Problem, ProblemKind, ids::ModelId, key::NewKey};
+use warden_domain::{
+    Problem, ProblemKind,
+    ids::ModelId,
+    key::{NewKey, Priority},
+};
 
 use crate::{
     Web,
@@ -60,11 +64,11 @@ async fn first_key(web: &Web, guest: &Guest) -> Result<NewKey, Problem> {
     if !guest.is_admin() {
         return Err(refusal::role(guest));
     }
-    let mut outcome = web.keys.create(&guest.principal.account, FIRST).await;
+    let mut outcome = web.keys.create(&guest.principal.account, FIRST, Priority::USUAL).await;
     for number in 2..=9 {
         match &outcome {
             Err(problem) if problem.kind == ProblemKind::Conflict => {
-                outcome = web.keys.create(&guest.principal.account, &format!("{FIRST}-{number}")).await
+                outcome = web.keys.create(&guest.principal.account, &format!("{FIRST}-{number}"), Priority::USUAL).await
             }
             _ => break,
         }

@@ -15,6 +15,7 @@ pub(crate) fn answering(properties: Option<&str>) -> Answering {
     Answering {
         context: number("/default_generation_settings/n_ctx").map(Tokens),
         capacity: number("/total_slots").and_then(|slots| u16::try_from(slots).ok()).map_or(Capacity::Unknown, Capacity::Slots),
+        images: said.as_ref().and_then(|said| said.pointer("/modalities/vision")).and_then(Value::as_bool),
     }
 }
 
@@ -71,8 +72,9 @@ mod tests {
 
     #[test]
     fn properties_tell_window_and_slots_or_nothing() {
-        let said = answering(Some(r#"{"default_generation_settings":{"n_ctx":2048},"total_slots":4}"#));
-        assert_eq!(said, Answering { context: Some(Tokens(2048)), capacity: Capacity::Slots(4) });
+        let said = answering(Some(r#"{"default_generation_settings":{"n_ctx":2048},"total_slots":4,"modalities":{"vision":false,"audio":false}}"#));
+        assert_eq!(said, Answering { context: Some(Tokens(2048)), capacity: Capacity::Slots(4), images: Some(false) });
+        assert_eq!(answering(Some(r#"{"modalities":{"vision":true}}"#)).images, Some(true));
         for nothing in [None, Some(""), Some("[]"), Some(r#"{"total_slots":0,"default_generation_settings":{"n_ctx":"2048"}}"#)] {
             assert_eq!(answering(nothing), Answering::default(), "{nothing:?}");
         }

@@ -15,6 +15,7 @@ pub(crate) fn answering(models: Option<&str>, page: Option<&str>) -> Answering {
     Answering {
         context: window.map(Tokens),
         capacity: page.and_then(token_memory).map_or(Capacity::Unknown, |tokens| Capacity::Tokens { tokens, slots: None }),
+        images: None,
     }
 }
 
@@ -90,7 +91,7 @@ mod tests {
         let models = r#"{"object":"list","data":[{"id":"tiny","max_model_len":1024}]}"#;
         assert_eq!(
             answering(Some(models), Some(ONE)),
-            Answering { context: Some(Tokens(1024)), capacity: Capacity::Tokens { tokens: Tokens(2_097_152), slots: None } }
+            Answering { context: Some(Tokens(1024)), capacity: Capacity::Tokens { tokens: Tokens(2_097_152), slots: None }, images: None }
         );
         let blocks = r#"vllm:cache_config_info{block_size="16",num_gpu_blocks="100",kv_cache_size_tokens="None"} 1.0"#;
         assert_eq!(answering(None, Some(blocks)).capacity, Capacity::Tokens { tokens: Tokens(1600), slots: None });

@@ -77,6 +77,14 @@ impl Translation {
         self.standing
     }
 
+    /// Ends the answer here, as if it had come to its limit of tokens.
+    pub fn stop_short(&mut self, out: &mut Vec<u8>) {
+        if self.standing == Standing::Open {
+            self.reader.stop_short();
+            self.settle(out);
+        }
+    }
+
     /// Ends the answer with a problem that was met here: the engine is gone or silent, the agent stops.
     pub fn fail(&mut self, problem: &Problem, out: &mut Vec<u8>) {
         if self.standing == Standing::Open {

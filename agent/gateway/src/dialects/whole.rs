@@ -107,6 +107,15 @@ impl Whole {
         })
     }
 
+    /// Ends a streamed answer here, as if it had come to its limit of tokens: the body for the client.
+    ///
+    /// # Errors
+    /// As `close`.
+    pub fn stop_short(&mut self) -> Result<Vec<u8>, Problem> {
+        self.reader.stop_short();
+        self.close()
+    }
+
     /// Whether a stream that ends now is cut.
     #[must_use]
     pub const fn is_unfinished(&self) -> bool {

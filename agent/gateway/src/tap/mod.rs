@@ -4,6 +4,7 @@
 //! stream may lose the usage chunk its client did not ask for), the usage, and whether the answer came to its end. Pure.
 
 mod json;
+mod last;
 #[cfg(test)]
 mod recorded;
 mod sse;
@@ -20,6 +21,7 @@ use warden_domain::Problem;
 use crate::{
     dialects::{Standing, Translation, Whole, chat::pieces::Pieces, errors},
     faults,
+    runaway::Runaway,
 };
 
 /// What keeps a silent chat stream alive.
@@ -71,6 +73,17 @@ impl Tap {
             }
             Self::Whole(whole) => collected(whole.close(), out),
             Self::Pieces(pieces, seed) => collected(pieces.close(seed), out),
+        }
+    }
+
+    /// Ends the answer here, as if it had come to its limit of tokens; what was held of it is left out.
+    pub(crate) fn cut_short(&mut self, how: Runaway, out: &mut VecDeque<Bytes>) {
+        match self {
+            Self::Json(_) => {}
+            Self::Sse(tap) => tap.cut_short(how, out),
+            Self::Told(translation) => told(out, |said| translation.stop_short(said)),
+            Self::Whole(whole) => out.extend(whole.stop_short().ok().map(Bytes::from)),
+            Self::Pieces(pieces, seed) => out.extend(pieces.stop_short(seed, how.as_str()).ok().map(Bytes::from)),
         }
     }
 

@@ -13,8 +13,8 @@ use serde_json::value::RawValue;
 
 use warden_domain::Problem;
 
-use super::{End, Usage};
-use crate::{dialects::refusal, faults};
+use super::{End, Usage, last};
+use crate::{dialects::refusal, faults, runaway::Runaway};
 
 /// Longest event that is held back and looked into. The usage chunk has some hundred bytes.
 const HELD: usize = 256 * 1024;
@@ -144,6 +144,18 @@ impl SseTap {
         }
     }
 
+    /// Ends the stream as if the answer had come to its limit; half an event that is held is left out.
+    pub(crate) fn cut_short(&mut self, how: Runaway, out: &mut VecDeque<Bytes>) {
+        self.held.clear();
+        if std::mem::take(&mut self.through) {
+            // Half an event went out already: its line ends here, and clients leave out what they cannot read.
+            out.push_back(Bytes::from_static(b"\n\n"));
+        }
+        let last = last::chunk(out.iter().rev().flat_map(|events| last_events(events)), how);
+        out.push_back(Bytes::from(format!("data: {last}\n\ndata: [DONE]\n\n")));
+        self.done = true;
+    }
+
     /// What the engine failed with inside the stream.
     pub(crate) const fn fault(&self) -> Option<&Problem> {
         self.fault.as_ref()
@@ -218,6 +230,12 @@ fn pass(chunk: &Bytes, from: usize, until: usize, out: &mut VecDeque<Bytes>) {
     if from < until {
         out.push_back(chunk.slice(from..until));
     }
+}
+
+/// The data of the events in a piece, the newest first.
+fn last_events(piece: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let lines = piece.split(|b| *b == b'\n').rev().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.filter(|line| line.starts_with(b"data:")).map(data_of)
 }
 
 /// The data of an event: its `data:` lines joined, without the name and one blank.

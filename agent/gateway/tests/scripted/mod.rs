@@ -24,8 +24,8 @@ use warden_domain::{
     Problem,
     engine::{Capacity, EngineKind, ReplicaSample},
     ids::{KeyId, ModelId, ReplicaId},
-    key::{Caller, KeyDirectory, KeyRefusal},
-    model::ModelState,
+    key::{Caller, KeyDirectory, KeyRefusal, Priority},
+    model::{ModelState, RunawayGuard},
     replica::{Demand, Endpoint, InFlight, NoDemand, Replica, ReplicaTable, Sampled, ServedModel, Serving},
     units::Tokens,
     usage::{Finished, Ledger, LedgerEntry},
@@ -173,7 +173,9 @@ struct FakeKeys;
 impl KeyDirectory for FakeKeys {
     fn identify(&self, secret: &str) -> Result<Caller, KeyRefusal> {
         match secret {
-            "vw_good" => Ok(Caller { key: Some(KeyId::from_stored("key_good")), name: "app".to_owned() }),
+            "vw_good" => Ok(Caller { key: Some(KeyId::from_stored("key_good")), name: "app".to_owned(), priority: Priority::USUAL }),
+            "vw_high" => Ok(Caller { key: Some(KeyId::from_stored("key_high")), name: "urgent".to_owned(), priority: Priority::new(9).unwrap() }),
+            "vw_low" => Ok(Caller { key: Some(KeyId::from_stored("key_low")), name: "batch".to_owned(), priority: Priority::new(0).unwrap() }),
             "vw_old" => Err(KeyRefusal::Revoked),
             s if s.starts_with("vw_") => Err(KeyRefusal::Unknown),
             _ => Err(KeyRefusal::Malformed),
@@ -205,6 +207,18 @@ impl FakeServing {
         self.offer_with(&sockets.iter().map(|s| (s.clone(), "1")).collect::<Vec<_>>(), Capacity::Unknown);
     }
 
+    /// Says of all models whether they take images.
+    pub fn images(&self, images: Option<bool>) {
+        let mut table = self.0.lock().unwrap();
+        Arc::make_mut(&mut table).models.values_mut().for_each(|model| model.images = images);
+    }
+
+    /// What is done about answers that run away, of all models.
+    pub fn guard(&self, guard: RunawayGuard) {
+        let mut table = self.0.lock().unwrap();
+        Arc::make_mut(&mut table).models.values_mut().for_each(|model| model.runaway = guard);
+    }
+
     /// Offers engines under their launches; none at all: the model is not loaded.
     pub fn offer_with(&self, engines: &[(PathBuf, &str)], capacity: Capacity) {
         if engines.is_empty() {
@@ -226,6 +240,8 @@ impl FakeServing {
             served_name: "tiny".to_owned(),
             engine: *self.2.lock().unwrap(),
             context: Some(Tokens(2048)),
+            images: None,
+            runaway: RunawayGuard::Log,
             created: 7,
             replicas,
         };

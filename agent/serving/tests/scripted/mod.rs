@@ -276,7 +276,7 @@ impl Engines for Script {
         let gone = |why: &str| Observation::Gone { reason: StateReason { code: "engine_crashed".to_owned(), message: why.to_owned(), hint: None } };
         match memory.runs.get(&launch.replica).filter(|(current, _)| current == launch) {
             None => gone("It is not there."),
-            Some((_, Mode::Answers)) => Observation::Ready(Answering { context: Some(Tokens(4096)), capacity: Capacity::Slots(2) }),
+            Some((_, Mode::Answers)) => Observation::Ready(Answering { context: Some(Tokens(4096)), capacity: Capacity::Slots(2), images: None }),
             Some((_, Mode::Loads(view))) => Observation::Starting(view.clone()),
             Some((_, Mode::Silent)) => Observation::Silent { since: Duration::from_secs(3600) },
             Some((_, Mode::Gone(why))) => gone(why),

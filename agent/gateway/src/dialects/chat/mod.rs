@@ -7,4 +7,5 @@ pub(in crate::dialects) mod request;
 pub mod splice;
 pub(in crate::dialects) mod stream;
 pub(in crate::dialects) mod turns;
+pub mod unseen;
 pub(in crate::dialects) mod usage;

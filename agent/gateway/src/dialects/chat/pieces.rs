@@ -135,6 +135,18 @@ impl Pieces {
         Ok(said.document(seed))
     }
 
+    /// Ends the answer here, as if it had come to its limit of tokens; `why` is told beside it as `warden_stop`.
+    ///
+    /// # Errors
+    /// As `close`.
+    pub fn stop_short(&mut self, seed: &str, why: &str) -> Result<Vec<u8>, Problem> {
+        for choice in self.said.choices.values_mut() {
+            choice.finish.get_or_insert_with(|| "\"length\"".into());
+        }
+        self.said.others.push(("warden_stop".to_owned(), serde_json::Value::from(why).to_string().into()));
+        self.close(seed)
+    }
+
     /// Whether the model began to answer.
     #[must_use]
     pub fn has_begun(&self) -> bool {
@@ -321,6 +333,16 @@ mod tests {
 
     fn said(index: u64, delta: &Value, finish: Option<&str>) -> Value {
         json!({"choices": [{"index": index, "delta": delta, "finish_reason": finish}], "id": "c-1", "created": 5, "model": "tiny", "object": "chat.completion.chunk"})
+    }
+
+    #[test]
+    fn an_answer_that_is_ended_here_says_that_it_came_to_its_limit_and_why() {
+        let mut pieces = Pieces::default();
+        pieces.feed(format!("data: {}\n\n", said(0, &json!({"content": "ha ha ha"}), None)).as_bytes());
+        let answer: Value = serde_json::from_slice(&pieces.stop_short("s", "runaway_repetition").unwrap()).unwrap();
+        assert_eq!((&answer["choices"][0]["finish_reason"], &answer["warden_stop"]), (&json!("length"), &json!("runaway_repetition")));
+        assert_eq!(answer["choices"][0]["message"]["content"], "ha ha ha");
+        assert!(Pieces::default().stop_short("s", "runaway_repetition").is_err());
     }
 
     #[test]

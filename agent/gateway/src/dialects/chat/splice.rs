@@ -67,13 +67,13 @@ pub fn answered_as<'a>(answer: &'a [u8], model: &str) -> Cow<'a, [u8]> {
     }
 }
 
-fn quoted(text: &str) -> Vec<u8> {
+pub(super) fn quoted(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     json::string(&mut out, text);
     out
 }
 
-fn spliced(body: &[u8], changes: &[(usize, usize, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn spliced(body: &[u8], changes: &[(usize, usize, Vec<u8>)]) -> Vec<u8> {
     let more: usize = changes.iter().map(|(.., text)| text.len()).sum();
     let mut out = Vec::with_capacity(body.len() + more);
     let mut from = 0;

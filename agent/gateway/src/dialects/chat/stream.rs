@@ -138,6 +138,12 @@ impl Reader {
         self.said.failed.is_some()
     }
 
+    /// The answer is ended here, as if it had come to its limit of tokens.
+    pub(in crate::dialects) fn stop_short(&mut self) {
+        self.said.finish.get_or_insert(Finish::Length);
+        self.said.done = true;
+    }
+
     /// What the answer used, as far as known.
     pub(in crate::dialects) const fn counts(&self) -> &Counts {
         &self.said.counts

@@ -12,7 +12,7 @@ use super::request::{Assistant, Call, Message, Part};
 use crate::dialects::text::{Quoted, Text};
 
 /// Stands for an image that the model cannot see.
-const UNSEEN: &str = "[An image was here. This model reads text only; say so if it matters.]";
+pub(super) const UNSEEN: &str = "[An image was here. This model reads text only; say so if it matters.]";
 
 /// See the module.
 #[derive(Debug)]
