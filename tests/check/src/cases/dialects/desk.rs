@@ -3,11 +3,12 @@
 //! The engine is the genuine llama.cpp with the tiny model, or the scripted one, which answers what its script says and writes down what it
 //! was asked. Both are started by the agent's own runner, the same way.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use warden_fake_engine::Folder;
 use warden_fixtures::TinyModel;
 
 use crate::agent::{AgentSetup, AgentUnderTest};
@@ -107,9 +108,9 @@ pub struct Desk {
     pub console: Console,
     /// A key.
     pub key: String,
-    /// The model's id.
-    pub id: String,
-    scripts: Option<tempfile::TempDir>,
+    scripted: Option<(Folder, tempfile::TempDir)>,
+    /// What the engine had noted when the last question was put.
+    noted: AtomicUsize,
 }
 
 impl Desk {
@@ -120,11 +121,11 @@ impl Desk {
             Some(program) => program,
             None => stage.agent_program(&task.log)?,
         };
-        let (engine, scripts) = match behind {
+        let (engine, scripted) = match behind {
             Behind::Genuine | Behind::Wide => (stage.engine_program(&task.log)?, None),
             Behind::Scripted => {
-                let folder = scripted_engine(stage, task)?;
-                (folder.path().join("llama-server"), Some(folder))
+                let (folder, kept) = scripted_engine(stage, task)?;
+                (folder.program(), Some((folder, kept)))
             }
         };
         let setup = AgentSetup { more: more.to_owned(), ..AgentSetup::dev(program, engine) };
@@ -140,38 +141,55 @@ impl Desk {
         console.load(&id)?;
         console.wait_state(&id, &["running"], LOAD)?;
         let (_, key) = console.make_key("dialects")?;
-        Ok(Self { agent, console, key, id, scripts })
+        Ok(Self { agent, console, key, scripted, noted: AtomicUsize::new(0) })
     }
 
-    /// The folder of the scripted engine, where `script.json` and `asked.jsonl` lie.
-    pub fn folder(&self) -> Result<&Path, String> {
-        self.scripts.as_ref().map(tempfile::TempDir::path).ok_or_else(|| "this engine is genuine and has no script".to_owned())
+    /// The scripted engine: what it is to do, and what it noted.
+    pub fn engine(&self) -> Result<&Folder, String> {
+        self.scripted.as_ref().map(|(folder, _)| folder).ok_or_else(|| "this engine is genuine and has no script".to_owned())
     }
 
     /// What the scripted engine does from now on.
     pub fn script(&self, script: &Value) -> Result<(), String> {
-        let path = self.folder()?.join("script.json");
-        // Renamed into place: the engine reads it at any moment.
-        let beside = path.with_extension("new");
-        fs::write(&beside, script.to_string()).and_then(|()| fs::rename(&beside, &path)).map_err(|e| format!("{}: {e}", path.display()))
+        self.engine()?.script(script)
     }
 
     /// What the scripted engine was asked since it was started, one document each.
     pub fn asked(&self) -> Result<Vec<Value>, String> {
-        let path = self.folder()?.join("asked.jsonl");
-        let text = fs::read_to_string(&path).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(String::new()) } else { Err(e) });
-        let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
-        text.lines().map(|line| serde_json::from_str(line).map_err(|e| format!("{} holds no JSON: {e}", path.display()))).collect()
+        Ok(self.engine()?.asked())
     }
 
     /// Asks and reads the whole answer.
     pub fn ask(&self, path: &str, body: &[u8]) -> Result<Reply, String> {
+        self.ask_as(path, &[("content-type", "application/json")], body)
+    }
+
+    /// The same with these headers and the key.
+    pub fn ask_as(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, String> {
+        self.begin();
         let bearer = format!("Bearer {}", self.key);
-        self.console.http.send("POST", path, &[("content-type", "application/json"), ("authorization", bearer.as_str())], Some(body))
+        let headers: Vec<(&str, &str)> = headers.iter().copied().chain([("authorization", bearer.as_str())]).collect();
+        self.console.http.send("POST", path, &headers, Some(body))
+    }
+
+    /// The body with which the last request reached the scripted engine's chat, as text.
+    pub fn reached(&self) -> Result<String, String> {
+        let before = self.noted.load(Ordering::Relaxed);
+        let body = |a: &Value| (a["path"] == Dialect::Chat.path()).then(|| a["body"].as_str().map(str::to_owned))?;
+        // It is noted when all is over, which the client may know first.
+        self.engine()?
+            .wait("the engine notes what it was asked", Duration::from_secs(5), |engine| engine.asked().iter().skip(before).rev().find_map(body))
+    }
+
+    fn begin(&self) {
+        if let Ok(engine) = self.engine() {
+            self.noted.store(engine.asked().len(), Ordering::Relaxed);
+        }
     }
 
     /// Asks and reads the events of the answer to the end, whatever end that is.
     pub fn listen(&self, path: &str, body: &[u8]) -> Result<Told, String> {
+        self.begin();
         let bearer = format!("Bearer {}", self.key);
         let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
         let mut stream = self.console.http.stream("POST", path, &headers, Some(body))?;
@@ -209,13 +227,18 @@ impl Desk {
     }
 }
 
-/// A folder of its own with the scripted engine in it, under the name of the genuine one.
-fn scripted_engine(stage: &Stage, task: &Task) -> Result<tempfile::TempDir, String> {
-    let mut cargo = stage.in_tree("cargo");
-    cargo.args(["build", "--quiet", "-p", "warden-fake-engine"]);
-    command::run_ok("building the scripted engine", cargo, Duration::from_secs(900), &task.log)?;
-    let program = stage.places.debug_program("warden-fake-engine");
-    let folder = tempfile::Builder::new().prefix("engine").tempdir().map_err(|e| format!("no temporary folder: {e}"))?;
-    fs::copy(&program, folder.path().join("llama-server")).map_err(|e| format!("{}: {e}", program.display()))?;
-    Ok(folder)
+/// A folder of its own with the scripted engine in it, under the name of the genuine one. It is built from the tree, or named by
+/// `WARDEN_FAKE_ENGINE`.
+fn scripted_engine(stage: &Stage, task: &Task) -> Result<(Folder, tempfile::TempDir), String> {
+    let program = match std::env::var_os("WARDEN_FAKE_ENGINE") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let mut cargo = stage.in_tree("cargo");
+            cargo.args(["build", "--quiet", "-p", "warden-fake-engine"]);
+            command::run_ok("building the scripted engine", cargo, Duration::from_secs(900), &task.log)?;
+            stage.places.debug_program("warden-fake-engine")
+        }
+    };
+    let kept = tempfile::Builder::new().prefix("engine").tempdir().map_err(|e| format!("no temporary folder: {e}"))?;
+    Ok((Folder::lay(kept.path(), &program)?, kept))
 }

@@ -32,13 +32,6 @@ fn answered(desk: &Desk, path: &str, body: &Value) -> Result<Value, String> {
     if reply.status == 200 { Ok(reply.json()) } else { Err(format!("{path} answered {}: {} to {body}", reply.status, short(&reply))) }
 }
 
-/// The body that reached the engine last, as text.
-fn last_asked(desk: &Desk) -> Result<String, String> {
-    let asked = desk.asked()?;
-    let body = asked.iter().rfind(|a| a["path"] == CHAT).and_then(|a| a["body"].as_str()).map(str::to_owned);
-    body.ok_or_else(|| "the engine was not asked".to_owned())
-}
-
 /// What an engine says from now on.
 fn play(desk: &Desk, chat: &Value) -> Result<(), String> {
     desk.script(&json!({"rules": [{"when": {"path": CHAT}, "act": {"chat": chat}}]}))
@@ -57,7 +50,7 @@ fn billing_line(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resu
     let text = |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral"}});
     let reached = |system: Value| -> Result<String, String> {
         answered(&desk, "/v1/messages", &with_system(system))?;
-        last_asked(&desk)
+        desk.reached()
     };
     let plain = reached(json!([text("You help."), text("Be brief. \"é\" 🦙")]))?;
     let (one, two) = (
@@ -78,11 +71,11 @@ fn billing_line(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Resu
         line("16f")
     );
     let reply = desk.ask(CHAT, chat.as_bytes())?;
-    let asked = last_asked(&desk)?;
+    let asked = desk.reached()?;
     result.expect(reply.status == 200 && asked == chat, format!("a chat request reaches the engine byte for byte: {asked}"));
     let streamed = chat.replacen("{ ", "{ \"stream\":true,", 1);
     desk.ask(CHAT, streamed.as_bytes())?;
-    let asked = last_asked(&desk)?;
+    let asked = desk.reached()?;
     let added = asked.replacen(",\"stream_options\":{\"include_usage\":true}", "", 1).replacen("\"stream_options\":{\"include_usage\":true},", "", 1);
     result.expect(asked.len() > streamed.len() && added == streamed, format!("streamed, it gets the wish for usage and nothing else: {asked}"));
     result.note("the byte-exact way to a provider is not part of this software yet; nothing is sent to one");

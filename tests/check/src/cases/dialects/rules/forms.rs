@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::super::named;
 use super::super::desk::{Behind, Desk, Dialect};
-use super::{WINDOW, answered, last_asked};
+use super::{WINDOW, answered};
 use crate::console::short;
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
@@ -124,7 +124,7 @@ pub fn images(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result
             let reply = desk.ask(dialect.path(), body.to_string().as_bytes())?;
             result.expect(reply.status == 200, format!("{behind:?}: a picture in {what} is answered: {} {}", reply.status, short(&reply)));
             if behind == Behind::Scripted {
-                let asked = last_asked(&desk)?;
+                let asked = desk.reached()?;
                 let kept = asked.contains("reads text only") && !asked.contains(DOT);
                 let wrong =
                     serde_json::from_str(&asked).map_or_else(|e| vec![e.to_string()], |chat: Value| warden_fixtures::strict::complaints(&chat));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::super::named;
 use super::super::desk::{Behind, Desk, Dialect, MODEL};
 use super::super::order;
-use super::{WINDOW, answered, last_asked, play};
+use super::{WINDOW, answered, play};
 use crate::result::CaseResult;
 use crate::stage::{Stage, Task};
 
@@ -85,7 +85,7 @@ fn came_back(desk: &Desk, what: &str, name: &str, arguments: &str, item: &Value,
     let output = json!({"type": kind, "call_id": "call_1", "output": PATCH});
     let request = json!({"model": MODEL, "input": [{"role": "user", "content": "go"}, item, output], "tools": tools()});
     answered(desk, "/v1/responses", &request)?;
-    let chat: Value = serde_json::from_str(&last_asked(desk)?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
+    let chat: Value = serde_json::from_str(&desk.reached()?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
     let call = &chat["messages"][1]["tool_calls"][0];
     let made: Option<Value> = call["function"]["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
     let same = call["function"]["name"] == name && made == serde_json::from_str(arguments).ok() && call["id"] == "call_1";
@@ -97,7 +97,7 @@ fn came_back(desk: &Desk, what: &str, name: &str, arguments: &str, item: &Value,
 /// What the engine is offered of it.
 fn offered(desk: &Desk, result: &mut CaseResult) -> Result<(), String> {
     answered(desk, "/v1/responses", &json!({"model": MODEL, "input": "go", "tools": tools()}))?;
-    let chat: Value = serde_json::from_str(&last_asked(desk)?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
+    let chat: Value = serde_json::from_str(&desk.reached()?).map_err(|e| format!("the engine was asked no JSON: {e}"))?;
     let wrong = warden_fixtures::strict::complaints(&chat);
     let names: Vec<&str> = chat["tools"].as_array().into_iter().flatten().filter_map(|t| t["function"]["name"].as_str()).collect();
     let about = chat["tools"].to_string();
