@@ -72,7 +72,7 @@ pub fn once(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
     let usage = bench.charged(0)?["requests"].as_u64().unwrap_or_default();
     let at_engines: BTreeSet<String> = bench.engine.asked().iter().filter_map(|a| a["headers"]["x-request-id"].as_str().map(str::to_owned)).collect();
     // Refused before they were admitted: nothing was begun, nothing is charged.
-    let refused = |a: &&Answer| matches!(a.status, 503 | 529) && a.headers.iter().any(|(n, _)| n == "retry-after");
+    let refused = |a: &&Answer| a.status == 404 || (matches!(a.status, 503 | 529) && a.header("retry-after").is_some());
     let ids: BTreeSet<String> = seen
         .iter()
         .filter_map(|s| s.answer.as_ref())
@@ -152,7 +152,12 @@ fn one(bench: &Bench, n: usize) -> Option<Seen> {
         let answer = Some(answer).filter(|a| a.status != 0);
         return Some(Seen { left: true, answer });
     }
-    Some(Seen { left: false, answer: Some(raw.end(Duration::from_secs(60))) })
+    let answer = raw.end(Duration::from_secs(60));
+    if answer.status == 404 {
+        // No engine is left at this moment: the next requests are for those that are coming back.
+        thread::sleep(Duration::from_millis(300));
+    }
+    Some(Seen { left: false, answer: Some(answer) })
 }
 
 /// A small generator of numbers that look random (xorshift).
