@@ -84,6 +84,7 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         gpus: gpus.clone(),
         rules: config.serving.clone(),
         evidence_dir: config.state_dir.join("evidence"),
+        launches_dir: config.state_dir.join("launches"),
         changes: changes.clone(),
     })
     .await?;

@@ -17,6 +17,7 @@ impl World {
         let bare = GpuCard {
             index: 0,
             id: GpuId::from_stored("GPU-0"),
+            minor: None,
             name: Some("Card <0>".to_owned()),
             pci: Some("0000:01:00.0".to_owned()),
             memory_total: Some(Bytes(24 << 30)),

@@ -98,6 +98,7 @@ fn table(choice: &Choice, ask: &FitAsk) -> FitTable {
     };
     FitTable {
         verdict,
+        notes: Vec::new(),
         missing: if known { Vec::new() } else { vec!["general.architecture = mamba".to_owned()] },
         sum: known.then(|| rows.iter().map(|row| row.bytes).sum()),
         most: known.then(|| rows.iter().map(|row| row.most).sum()),
@@ -194,6 +195,7 @@ impl Hub for World {
         let card = |index: u32| GpuCard {
             index,
             id: GpuId::from_stored(format!("GPU-{index}")),
+            minor: None,
             name: Some("Card <9>".to_owned()),
             pci: None,
             memory_total: Some(Bytes(24 << 30)),

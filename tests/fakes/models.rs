@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind, clock,
-    engine::{Capacity, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
+    engine::{Capacity, EnginePack, Engines, Found, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
     ids::{ModelId, ReplicaId},
     model::{Candidate, FileLook, Model, ModelChange, ModelState, NewModel, Registry, StateWord},
     replica::{Endpoint, InFlight, Reload, Replica, ReplicaTable, ServedModel, Serving},
@@ -200,7 +200,7 @@ impl Engines for World {
         Ok(())
     }
 
-    async fn running(&self) -> Result<Vec<Launch>, Problem> {
+    async fn running(&self) -> Result<Vec<Found>, Problem> {
         Ok(Vec::new())
     }
 

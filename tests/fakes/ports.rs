@@ -238,6 +238,7 @@ pub fn state_of(id: &ModelId, word: StateWord) -> ModelState {
         reason: None,
         last_log_line: None,
         phases: Vec::new(),
+        outdated: false,
     };
     let mut state = ModelState::stopped(earlier(372));
     state.state = word;

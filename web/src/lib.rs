@@ -169,6 +169,7 @@ pub fn router(parts: WebParts) -> Router {
         .route("/ui/models/{id}/load", post(models::act::load))
         .route("/ui/models/{id}/unload", get(models::act::ask_unload).post(models::act::unload))
         .route("/ui/models/{id}/reload", get(models::act::ask_reload).post(models::act::reload))
+        .route("/ui/models/{id}/replicas/{number}/drain", get(models::act::ask_drain).post(models::act::drain))
         .route("/ui/models/{id}/settings", get(models::settings::page).post(models::settings::submit))
         .route("/ui/models/{id}/remove", get(models::act::ask_remove).post(models::act::remove))
         .route("/ui/keys", get(keys::page).post(keys::create))

@@ -45,7 +45,8 @@ pub struct DiscoverQuery {
 pub struct HubFilePart {
     path: String,
     size_bytes: u64,
-    /// `gguf`, `mmproj`, `adapter`, `safetensors_single`, `safetensors_sharded`, `duplicate`, `pytorch_bin`, `config`, `tokenizer`, `other`.
+    /// `gguf`, `mmproj`, `adapter`, `safetensors_single`, `safetensors_sharded`, `duplicate`, `pytorch_bin`, `config`, `tokenizer`, `code`,
+    /// `other`.
     kind: &'static str,
     /// `null` for small files, which have a git checksum only.
     sha256: Option<String>,
@@ -78,6 +79,8 @@ pub struct FitPart {
     verdict: &'static str,
     /// For `unknown`: what is not known.
     missing: Vec<String>,
+    /// What the sum does not tell: that the engine refuses these cards, that one of them is too small, that a shorter window counts.
+    notes: Vec<String>,
     sum_bytes: Option<u64>,
     available_bytes: Option<u64>,
 }
@@ -93,6 +96,8 @@ pub struct DiscoverDocument {
     gated: Option<bool>,
     files: Vec<HubFilePart>,
     choices: Vec<ChoicePart>,
+    /// Files that would run code on this box when a program loaded them (kinds `code` and `pytorch_bin`). None of them is ever fetched.
+    never_fetched: Vec<String>,
     /// Chosen keys of `config.json`; `null` when there is none.
     #[schema(value_type = Option<Object>)]
     config: Option<serde_json::Value>,
@@ -114,7 +119,7 @@ pub struct FitBody {
     gpu_indices: Vec<u32>,
     /// Requests at the same time, 1 to 64; 4 when absent.
     max_batch_size: Option<u16>,
-    /// vLLM: the share of a card it may take, 0..1; 0.9 when absent.
+    /// vLLM: the share of a card it may take, 0..1; 0.92 when absent.
     gpu_memory_utilization: Option<f64>,
     /// `llamacpp`, `llama.cpp` or `vllm`; from the files when absent.
     backend: Option<String>,
@@ -129,7 +134,7 @@ pub struct FitBody {
 /// A row of the arithmetic.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FitRowPart {
-    /// `weights`, `kv`, `compute`, `output`, `repack`, `overhead`, `prompt_cache`, `checkpoints`, `split`.
+    /// `weights`, `kv`, `compute`, `output`, `repack`, `overhead`, `prompt_cache`, `checkpoints`, `mmproj`, `split`.
     key: &'static str,
     bytes: u64,
     /// The error band.
@@ -165,6 +170,9 @@ pub struct FitDocument {
     verdict: &'static str,
     /// For `unknown`: the fields and facts that are not known.
     missing: Vec<String>,
+    /// Sentences about what the sum does not tell: that the engine refuses these cards, that one of them is too small for its part, that a
+    /// shorter window was reckoned with.
+    notes: Vec<String>,
     rows: Vec<FitRowPart>,
     /// Their sum as estimated; `null` when a row is missing.
     sum_bytes: Option<u64>,
@@ -227,6 +235,7 @@ fn choice_part(choice: &Choice, table: Option<&FitTable>) -> ChoicePart {
         fit: table.map(|table| FitPart {
             verdict: table.verdict.as_str(),
             missing: table.missing.clone(),
+            notes: table.notes.clone(),
             sum_bytes: table.sum.map(|b| b.0),
             available_bytes: table.available.map(|b| b.0),
         }),
@@ -253,6 +262,7 @@ fn document(filename: String, table: FitTable) -> FitDocument {
         filename,
         verdict: table.verdict.as_str(),
         missing: table.missing,
+        notes: table.notes,
         sum_bytes: table.sum.map(|b| b.0),
         most_bytes: table.most.map(|b| b.0),
         available_bytes: table.available.map(|b| b.0),
@@ -339,6 +349,7 @@ pub async fn discover(
     Ok(Json(DiscoverDocument {
         files: found.files.iter().map(file_part).collect(),
         choices: found.choices.iter().map(|choice| choice_part(choice, table(choice))).collect(),
+        never_fetched: found.code().map(|file| file.path.clone()).collect(),
         config: found.config.json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
         repo: found.repo,
         revision: found.revision,

@@ -7,6 +7,7 @@ mod body;
 mod chat;
 mod downloads;
 mod events;
+mod evidence;
 mod front;
 mod gpus;
 mod health;
@@ -19,6 +20,7 @@ mod network;
 mod openapi;
 mod packs;
 mod recovery;
+mod replicas;
 mod roles;
 mod routing;
 mod session;
@@ -155,6 +157,9 @@ pub fn router(parts: ApiParts) -> Router {
         .routes(routes!(models::load))
         .routes(routes!(models::unload))
         .routes(routes!(models::logs))
+        .routes(routes!(replicas::drain))
+        .routes(routes!(evidence::list))
+        .routes(routes!(evidence::file))
         .routes(routes!(routing::show))
         .routes(routes!(model_settings::show, model_settings::change))
         .routes(routes!(model_settings::reload))

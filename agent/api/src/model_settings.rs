@@ -39,6 +39,8 @@ pub struct ModelSettings {
     extra_args: Vec<String>,
     /// A request for the model loads it while it is stopped.
     load_on_request: bool,
+    /// Code that lies beside the model may run in its engine. Set it only for a model whose maker you trust.
+    trust_remote_code: bool,
     /// When these settings count: `now` (what runs has them), `next_load` (nothing runs) or `reload` (what runs has older ones).
     takes_effect: &'static str,
 }
@@ -61,6 +63,9 @@ pub struct SettingsBody {
     extra_args: Option<Vec<String>>,
     /// Whether a request for the model loads it while it is stopped; counts at once.
     load_on_request: Option<bool>,
+    /// Whether code that lies beside the model may run in its engine. Only an administrator who is signed in may set it, and only for an
+    /// engine that can run such code (vLLM).
+    trust_remote_code: Option<bool>,
 }
 
 /// Tells `null` from a field that is not there.
@@ -94,6 +99,7 @@ fn settings(parts: &ApiParts, model: Model) -> ModelSettings {
         gpus: layout.gpus.iter().map(ToString::to_string).collect(),
         extra_args: layout.extra_args,
         load_on_request: layout.on_request,
+        trust_remote_code: layout.trust_remote_code,
         takes_effect,
     }
 }
@@ -109,6 +115,7 @@ pub async fn show(State(parts): State<ApiParts>, _: SignedIn, Path(id): Path<Str
 /// Changes settings, all or none. What runs keeps the old ones until it is reloaded.
 #[utoipa::path(patch, path = "/api/models/{id}/settings", tag = "models", params(("id" = String, Path)), request_body = SettingsBody, responses(
     (status = 200, body = ModelSettings),
+    (status = 403, description = "`forbidden`: not an administrator, or `trust_remote_code` without being signed in", body = ErrorBody),
     (status = 404, description = "`not_found`", body = ErrorBody),
     (status = 422, description = "`invalid_value` with the field", body = ErrorBody)))]
 pub async fn change(
@@ -123,6 +130,12 @@ pub async fn change(
         let engine = parts.registry.get(&id).await?.config.engine;
         parts.engines.check_arguments(engine, arguments)?;
     }
+    if body.trust_remote_code == Some(true) {
+        roles::require_session(&principal, "trust_remote_code")?;
+        let model = parts.registry.get(&id).await?;
+        model.config.engine.check_trust()?;
+        tracing::warn!(model = %id, by = %principal.username, "code that lies beside a model may run");
+    }
     let change = ModelChange {
         context: body.context.map(|context| context.map(Tokens)),
         slots: body.slots,
@@ -130,6 +143,7 @@ pub async fn change(
         gpus: body.gpus.map(cards),
         extra_args: body.extra_args,
         on_request: body.load_on_request,
+        trust_remote_code: body.trust_remote_code,
     };
     let model = parts.registry.change(&id, change).await?;
     Ok(Json(settings(&parts, model)))

@@ -68,6 +68,8 @@ pub struct ReplicaPart {
     reason: Option<ReasonPart>,
     last_log_line: Option<String>,
     phases: Vec<PhasePart>,
+    /// It runs with older settings than those that were asked for last: a reload was given up before its turn, or is under way.
+    outdated: bool,
 }
 
 /// An engine that was given up while it was wanted.
@@ -109,6 +111,7 @@ fn replica(state: &ReplicaState, now: Timestamp) -> ReplicaPart {
         reason: state.reason.as_ref().map(reason),
         last_log_line: state.last_log_line.clone(),
         phases: phases(state, now),
+        outdated: state.outdated,
     }
 }
 
@@ -137,6 +140,6 @@ fn incident(incident: &Incident) -> IncidentPart {
     IncidentPart { at: incident.at, replica: incident.replica.to_string(), reason: reason(&incident.reason), evidence: incident.evidence.clone() }
 }
 
-fn reason(reason: &StateReason) -> ReasonPart {
+pub(crate) fn reason(reason: &StateReason) -> ReasonPart {
     ReasonPart { code: reason.code.clone(), message: reason.message.clone(), hint: reason.hint.clone() }
 }

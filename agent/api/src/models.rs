@@ -203,6 +203,8 @@ pub async fn register(
         gpus: model_settings::cards(body.gpus.unwrap_or_default()),
         extra_args: body.extra_args.unwrap_or_default(),
         on_request: body.load_on_request,
+        // Never with the registration: it is set for one model that is there, after its warning.
+        trust_remote_code: false,
     };
     let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots, layout };
     let model = parts.registry.register(new).await?;

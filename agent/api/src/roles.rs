@@ -31,6 +31,21 @@ pub fn require(principal: &Principal, change: Change) -> Result<(), Problem> {
         .hint(format!("Ask someone with the role {needed}.")))
 }
 
+/// Refuses a change that only a person who is signed in may make, whatever the role: a token that is found somewhere must not be enough.
+///
+/// # Errors
+/// `Forbidden`, naming the field.
+pub fn require_session(principal: &Principal, field: &'static str) -> Result<(), Problem> {
+    require(principal, Change::Manage)?;
+    // Only a session has a proof for cookie calls.
+    if principal.csrf.expose().is_empty() {
+        return Err(Problem::new(ProblemKind::Forbidden, format!("`{field}` is set by an administrator who is signed in, not by a token."))
+            .hint("Sign in, and set it on the model's page.")
+            .param(field));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use warden_domain::{Secret, ids::AccountId};
@@ -39,6 +54,14 @@ mod tests {
 
     fn with(role: Role) -> Principal {
         Principal { account: AccountId::from_stored("acc_1"), username: "mia".into(), role, csrf: Secret::new(String::new()) }
+    }
+
+    #[test]
+    fn trust_in_a_models_code_takes_a_person_and_no_token() {
+        let session = |role, csrf: &str| Principal { csrf: Secret::new(csrf.to_owned()), ..with(role) };
+        assert!(require_session(&session(Role::Admin, "proof"), "x").is_ok());
+        assert_eq!(require_session(&session(Role::Admin, ""), "x").unwrap_err().param.as_deref(), Some("x"));
+        assert!(require_session(&session(Role::Operator, "proof"), "x").is_err());
     }
 
     #[test]

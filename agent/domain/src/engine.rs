@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Problem,
+    Problem, ProblemKind,
     ids::{GenerationId, GpuId, ReplicaId},
     model::StateReason,
     replica::Endpoint,
@@ -32,6 +32,19 @@ impl EngineKind {
         match self {
             Self::LlamaCpp => "llama.cpp",
             Self::Vllm => "vllm",
+        }
+    }
+
+    /// Whether it could run code that lies beside a model, so that allowing it makes sense.
+    ///
+    /// # Errors
+    /// `Invalid` for `trust_remote_code`.
+    pub fn check_trust(self) -> Result<(), Problem> {
+        match self {
+            Self::Vllm => Ok(()),
+            Self::LlamaCpp => Err(Problem::new(ProblemKind::Invalid, "llama.cpp never runs code of a model, so there is nothing to allow.")
+                .hint("Leave it out; a model that needs its own code runs on vLLM.")
+                .param("trust_remote_code")),
         }
     }
 
@@ -97,8 +110,12 @@ pub struct ReplicaPlan {
     pub slots: u16,
     /// Cards this replica may use, in order; empty: it runs on processors.
     pub gpus: Vec<GpuId>,
+    /// Numbers of the device files of these cards, in the same order; fewer where the driver does not tell all.
+    pub device_minors: Vec<u32>,
     /// More arguments that the admin gave, checked against those the box owns.
     pub extra_args: Vec<String>,
+    /// Code that lies beside the model may run in its engine.
+    pub trust_remote_code: bool,
 }
 
 /// A launched replica, or one found running after an agent restart.
@@ -110,6 +127,15 @@ pub struct Launch {
     pub launch: String,
     /// Where it listens.
     pub endpoint: Endpoint,
+}
+
+/// An engine that was found running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What runs.
+    pub launch: Launch,
+    /// The attempt that started it; `None` when that was not written down.
+    pub generation: Option<GenerationId>,
 }
 
 /// How far a load is.
@@ -154,8 +180,13 @@ pub enum Capacity {
     Unknown,
     /// So many requests, each with the whole window (llama.cpp).
     Slots(u16),
-    /// So many tokens of all requests together (vLLM).
-    Tokens(Tokens),
+    /// So many tokens of all requests together, and at most so many requests (vLLM).
+    Tokens {
+        /// Its token memory.
+        tokens: Tokens,
+        /// Requests that it was told to work on at the same time; more would queue inside it, unseen. `None`: it is not known.
+        slots: Option<u16>,
+    },
 }
 
 /// Figures of a running engine at one moment. Counters count from its launch.
@@ -212,8 +243,9 @@ pub trait Engines: Send + Sync {
     /// Stops a replica and waits until its processes are gone (at most about 30 s, then they are killed). Stopping nothing is fine.
     async fn stop(&self, replica: &ReplicaId) -> Result<(), Problem>;
 
-    /// Replicas whose processes run now, whoever started them; used to adopt after an agent restart.
-    async fn running(&self) -> Result<Vec<Launch>, Problem>;
+    /// Replicas whose processes run now, whoever started them; used to adopt after an agent restart. Ends nothing that it would have to
+    /// wait for.
+    async fn running(&self) -> Result<Vec<Found>, Problem>;
 
     /// One look at a launch.
     async fn observe(&self, launch: &Launch) -> Observation;

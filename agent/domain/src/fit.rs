@@ -83,7 +83,7 @@ pub struct FitAsk {
     pub kv: KvType,
     /// Which engine; `None` = the one that the files are for.
     pub engine: Option<EngineKind>,
-    /// vLLM: the share of a card's memory it may take, 0..1; `None` = 0.9.
+    /// vLLM: the share of a card's memory it may take, 0..1; `None` = `share::CARD_SHARE`.
     pub utilisation: Option<f64>,
 }
 
@@ -117,7 +117,7 @@ impl Verdict {
 /// One row of the arithmetic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitRow {
-    /// Stable name: `weights`, `repack`, `kv`, `compute`, `output`, `overhead`, `prompt_cache`, `split`.
+    /// Stable name: `weights`, `repack`, `kv`, `compute`, `output`, `overhead`, `prompt_cache`, `checkpoints`, `mmproj`, `split`.
     pub key: &'static str,
     /// As estimated.
     pub bytes: Bytes,
@@ -138,6 +138,9 @@ pub struct FitTable {
     pub verdict: Verdict,
     /// For `Unknown`: what is not known, as names of fields or facts.
     pub missing: Vec<String>,
+    /// Sentences about what the sum does not tell: that an engine refuses these cards, that one of them is too small for its share, that a
+    /// shorter window was reckoned with.
+    pub notes: Vec<String>,
     /// The rows; those that can be told also when the verdict is `Unknown`.
     pub rows: Vec<FitRow>,
     /// Their sum as estimated; `None` when a row is missing.

@@ -49,6 +49,9 @@ pub struct GpuCard {
     pub index: u32,
     /// Its identity, such as `GPU-9f…`.
     pub id: GpuId,
+    /// The number of its device file (`/dev/nvidia3`); by it an engine's sandbox is given the card. May change at a restart.
+    #[serde(default)]
+    pub minor: Option<u32>,
     /// Product name.
     pub name: Option<String>,
     /// Address on the PCI bus.

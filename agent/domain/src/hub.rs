@@ -44,6 +44,8 @@ pub enum FileKind {
     Config,
     /// Vocabulary and chat template.
     Tokenizer,
+    /// A program, which is never fetched.
+    Code,
     /// Anything else.
     Other,
 }
@@ -62,6 +64,7 @@ impl FileKind {
             Self::PytorchBin => "pytorch_bin",
             Self::Config => "config",
             Self::Tokenizer => "tokenizer",
+            Self::Code => "code",
             Self::Other => "other",
         }
     }
@@ -101,7 +104,7 @@ pub struct Choice {
     pub engine: EngineKind,
     /// What is fetched, weights first.
     pub files: Vec<HubFile>,
-    /// The weights of it.
+    /// The weights of it, without its image part.
     pub weights: Bytes,
     /// All files of it.
     pub size: Bytes,
@@ -133,6 +136,21 @@ pub struct Discovery {
     pub choices: Vec<Choice>,
     /// What `config.json` says.
     pub config: RepoConfig,
+}
+
+impl Choice {
+    /// Its image part (mmproj), when the repository has one.
+    #[must_use]
+    pub fn projector(&self) -> Option<&HubFile> {
+        self.files.iter().find(|file| file.kind == FileKind::Mmproj)
+    }
+}
+
+impl Discovery {
+    /// Files that would run code on this box when a program loaded them: scripts, programs, pickles. None of them is ever fetched.
+    pub fn code(&self) -> impl Iterator<Item = &HubFile> {
+        self.files.iter().filter(|file| matches!(file.kind, FileKind::Code | FileKind::PytorchBin))
+    }
 }
 
 /// How this box reaches the hub. Holds no secret.

@@ -27,6 +27,7 @@ pub mod replica;
 pub mod routing;
 mod said;
 pub mod secret;
+pub mod share;
 pub mod steps;
 pub mod storage;
 pub mod tasks;

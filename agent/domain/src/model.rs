@@ -52,6 +52,8 @@ pub struct Layout {
     pub extra_args: Vec<String>,
     /// A request for it loads it while it is stopped.
     pub on_request: bool,
+    /// Code that lies beside the model may run in its engine. An administrator's own decision for this one model.
+    pub trust_remote_code: bool,
 }
 
 /// Most replicas of one model.
@@ -94,7 +96,7 @@ impl Layout {
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new(), on_request: false }
+        Self { replicas: 1, gpus: Vec::new(), extra_args: Vec::new(), on_request: false, trust_remote_code: false }
     }
 }
 
@@ -186,6 +188,9 @@ pub struct ReplicaState {
     pub last_log_line: Option<String>,
     /// While loading: the phases of the load, those that are expected from earlier loads included.
     pub phases: Vec<LoadPhase>,
+    /// Its engine runs with older settings than those that the model was loaded with last.
+    #[serde(default)]
+    pub outdated: bool,
 }
 
 /// One phase of a load.
@@ -291,6 +296,8 @@ pub struct ModelChange {
     pub extra_args: Option<Vec<String>>,
     /// Whether a request loads it.
     pub on_request: Option<bool>,
+    /// Whether code that lies beside the model may run.
+    pub trust_remote_code: Option<bool>,
 }
 
 impl ModelChange {
@@ -306,6 +313,7 @@ impl ModelChange {
                 gpus: self.gpus.unwrap_or_else(|| layout.gpus.clone()),
                 extra_args: self.extra_args.unwrap_or_else(|| layout.extra_args.clone()),
                 on_request: self.on_request.unwrap_or(layout.on_request),
+                trust_remote_code: self.trust_remote_code.unwrap_or(layout.trust_remote_code),
             },
             ..config.clone()
         }

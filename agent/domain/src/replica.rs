@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
-    Problem,
+    Problem, ProblemKind,
     engine::{Capacity, EngineKind, ReplicaSample},
     ids::{ModelId, ReplicaId},
-    model::{ModelState, StateReason},
-    units::Tokens,
+    model::{Incident, ModelState, StateReason},
+    units::{Bytes, Tokens},
 };
 
 /// Where an engine listens.
@@ -82,6 +82,17 @@ pub enum Reload {
     },
 }
 
+/// What was kept of one engine that was given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The name of its folder.
+    pub name: String,
+    /// When, which and why.
+    pub incident: Incident,
+    /// Its files by name, with their size.
+    pub files: Vec<(String, Bytes)>,
+}
+
 /// Desired against observed, as the api and the gateway use it.
 #[async_trait]
 pub trait Serving: Send + Sync {
@@ -107,6 +118,24 @@ pub trait Serving: Send + Sync {
     /// Starts its engines anew with the settings of this moment: each finishes its requests (up to 30 s) before it stops. Says how it will
     /// go. `NotFound`, `Conflict` (not running, a reload is under way, another model has its cards), `BadModelFile`.
     async fn reload(&self, id: &ModelId) -> Result<Reload, Problem>;
+
+    /// Takes one replica, counted from 0, out of service: new requests go to the others, its own get up to 30 s, then its engine is stopped. It
+    /// comes up again with the next load or reload of the model. `NotFound`, `Conflict` (it does not answer, no other one does, or a reload
+    /// is under way).
+    async fn drain(&self, id: &ModelId, number: u16) -> Result<(), Problem> {
+        Err(Problem::new(ProblemKind::NotFound, format!("The model {id} has no replica {number}.")))
+    }
+
+    /// What was kept of engines of this model that were given up, newest first. `NotFound` when the model does not exist.
+    async fn evidence(&self, id: &ModelId) -> Result<Vec<Kept>, Problem> {
+        let _ = id;
+        Ok(Vec::new())
+    }
+
+    /// One file of that, as text, without secrets. `NotFound`.
+    async fn evidence_file(&self, id: &ModelId, name: &str, file: &str) -> Result<String, Problem> {
+        Err(Problem::new(ProblemKind::NotFound, format!("Nothing called {name}/{file} was kept of the model {id}.")))
+    }
 
     /// The last lines of the engine's log, oldest first; empty when it never ran.
     async fn log_tail(&self, id: &ModelId, lines: usize) -> Result<Vec<String>, Problem>;

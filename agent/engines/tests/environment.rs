@@ -114,6 +114,8 @@ fn plan(engine: EngineKind, gpus: Vec<GpuId>) -> ReplicaPlan {
         slots: 1,
         gpus,
         extra_args: Vec::new(),
+        device_minors: Vec::new(),
+        trust_remote_code: false,
     }
 }
 

@@ -34,6 +34,8 @@ async fn the_genuine_engine_takes_its_command_line_and_tells_of_itself() {
         gpus: Vec::new(),
         // Said by the box too: the admin's word counts, because it comes later.
         extra_args: ["--ctx-checkpoints", "2", "--seed", "7"].map(str::to_owned).to_vec(),
+        device_minors: Vec::new(),
+        trust_remote_code: false,
     };
     let launch = engines.start(&plan).await.unwrap();
     let _ended = Ended::of(&launch);

@@ -37,6 +37,8 @@ async fn without_a_usable_bus_every_verb_is_a_sentence() {
         slots: 1,
         gpus: Vec::new(),
         extra_args: Vec::new(),
+        device_minors: Vec::new(),
+        trust_remote_code: false,
     };
     let problem = engines.start(&plan).await.unwrap_err();
     assert_eq!(problem.kind, ProblemKind::SystemService, "{problem:?}");

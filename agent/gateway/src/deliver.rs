@@ -13,7 +13,6 @@ use warden_domain::{Problem, ProblemKind, replica::Replica, usage::Outcome};
 use warden_schedule::Return;
 
 use crate::{
-    body::HeldBody,
     dialects::{Dialect, refusal},
     engine::SendFailure,
     errand::{Errand, Stop},
@@ -41,10 +40,10 @@ enum Tried {
 
 impl Errand {
     /// Asks an engine, and another one if the first was lost before the client had anything of the answer.
-    pub(super) async fn deliver(&mut self, held: HeldBody) -> Result<Outcome, Stop> {
+    pub(super) async fn deliver(&mut self) -> Result<Outcome, Stop> {
         let first = self.place().await?.map_err(Stop::engine)?;
         let started = Instant::now();
-        let failure = match self.try_at(&first, &held.bytes, true).await? {
+        let failure = match self.try_at(&first, true).await? {
             Tried::Ended(outcome) => return Ok(outcome),
             Tried::Lost(failure) => failure,
         };
@@ -62,7 +61,7 @@ impl Errand {
         if again.id == first.id {
             tokio::time::sleep(BREATH).await;
         }
-        match self.try_at(&again, &held.bytes, false).await? {
+        match self.try_at(&again, false).await? {
             Tried::Ended(outcome) => Ok(outcome),
             Tried::Lost(failure) => {
                 tracing::warn!(request = %self.request, replica = %again.id, %failure, "an engine did not take a request, for the second time");
@@ -82,9 +81,10 @@ impl Errand {
     }
 
     /// One try at one replica.
-    async fn try_at(&mut self, replica: &Replica, body: &Bytes, first: bool) -> Result<Tried, Stop> {
+    async fn try_at(&mut self, replica: &Replica, first: bool) -> Result<Tried, Stop> {
         let limit = self.gateway.limits.head;
-        let post = self.gateway.engines.post(&replica.endpoint, self.call.upstream, &self.request, body.clone());
+        let Some(body) = self.held.as_ref().map(|held| held.bytes.clone()) else { return Err(lost()) };
+        let post = self.gateway.engines.post(&replica.endpoint, self.call.upstream, &self.request, body);
         let answer = self.line.while_waiting(&mut self.tap, Head::stream, tokio::time::timeout(limit, post)).await?;
         let (head, rest) = match answer {
             Err(_) => return Err(Stop::engine(faults::no_answer(limit))),
@@ -98,7 +98,7 @@ impl Errand {
         if head.status.as_u16() >= 400 {
             return self.refused(head, rest).await.map(Tried::Ended);
         }
-        self.carry(&head, rest).await
+        self.carry(replica, &head, rest).await
     }
 
     /// The engine answers with an error.
@@ -126,20 +126,21 @@ impl Errand {
     }
 
     /// Carries the answer until the engine is done with it.
-    async fn carry(&mut self, head: &Parts, mut rest: Incoming) -> Result<Tried, Stop> {
+    async fn carry(&mut self, replica: &Replica, head: &Parts, mut rest: Incoming) -> Result<Tried, Stop> {
         let streamed =
             head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|v| v.trim_start().starts_with("text/event-stream"));
         let length = http_body::Body::size_hint(&rest).exact().filter(|_| !streamed);
         let mut head = self.begin(head, streamed, length)?;
-        let limits = self.gateway.limits.clone();
+        let (pause, begun) = (self.gateway.limits.engine_pause, Instant::now());
         let (mut out, mut carried) = (VecDeque::new(), 0u64);
         let passes_through = matches!(self.tap, Tap::Json(_));
         // A body whose length was announced is complete with its last byte: the server then drops it without asking for its end.
         while !(passes_through && length == Some(carried)) {
-            // As long as an engine has not begun, it may be working through a long prompt.
-            let pause = if self.tap.has_begun() { limits.engine_pause } else { limits.head };
             let frame = self.line.while_waiting(&mut self.tap, Head::stream, tokio::time::timeout(pause, rest.frame())).await?;
             match frame {
+                // A long prompt may take any time before its first word. Whether an engine that says it is at work gets on is the watchdog's
+                // to judge: one that does not is ended, and its connection with it.
+                Err(_) if !self.tap.has_begun() && self.is_at_work(replica) && begun.elapsed() < self.gateway.limits.head => {}
                 Err(_) => return Err(Stop::engine(faults::silent(pause))),
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
@@ -169,6 +170,8 @@ impl Errand {
                 whole.begin(streamed);
                 return Ok(None);
             }
+            Tap::Pieces(..) if streamed => return Ok(None),
+            Tap::Pieces(..) => self.tap = Tap::Json(JsonTap::default()),
             Tap::Told(_) if streamed => return Ok(Some(Head::stream())),
             Tap::Told(_) => return Err(Stop::engine(faults::unusable())),
             Tap::Sse(_) if !streamed && self.line.is_committed() => return Err(Stop::engine(faults::unusable())),
@@ -185,12 +188,16 @@ impl Errand {
         if data.is_empty() {
             return Ok(());
         }
-        let Self { tap, flight, complete, .. } = self;
+        let Self { tap, flight, complete, held, .. } = self;
         let Some(flight) = flight else { return Err(lost()) };
         tap.feed(data, out);
         *complete |= last;
         if tap.has_begun() {
             flight.byte();
+        }
+        if !tap.is_untold() {
+            // Nobody else is asked any more, so a long stream does not hold its request.
+            *held = None;
         }
         // Told before the client has the end: its next turn may come before this task runs again.
         if last || tap.reached_end() {
@@ -206,9 +213,9 @@ impl Errand {
             self.stop_at_fault(&mut head, &mut out).await?;
             return Err(Stop::engine(problem));
         }
-        if let (Tap::Whole(whole), Some(body)) = (&self.tap, out.front()) {
+        if let Some(body) = out.front().filter(|_| self.tap.is_collected()) {
             head = Some(Head::document(body.len() as u64));
-            let usage = whole.counts().into();
+            let usage = self.tap.usage();
             self.flight()?.answered(usage);
         }
         // What comes now can only be lost on the way to the client.
@@ -226,6 +233,13 @@ impl Errand {
             self.pass_on(head, out).await?;
         }
         Err(Stop::engine(problem))
+    }
+
+    /// Whether a replica says by its own figures that it has requests.
+    fn is_at_work(&self, replica: &Replica) -> bool {
+        let figures = self.gateway.parts.serving.samples();
+        let told = figures.get(&replica.id).filter(|told| told.launch == replica.launch);
+        told.is_some_and(|told| told.sample.running.unwrap_or(0) > 0 || told.sample.waiting.unwrap_or(0) > 0)
     }
 
     /// Whether another replica of the model answers.

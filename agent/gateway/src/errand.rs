@@ -43,6 +43,8 @@ pub(crate) struct Errand {
     pub(super) call: &'static Call,
     pub(super) line: Line,
     pub(super) tap: Tap,
+    /// The engine's body, as long as one may be asked.
+    pub(super) held: Option<HeldBody>,
     /// Once it is admitted.
     pub(super) flight: Option<Flight>,
     /// The engine gave all of its answer.
@@ -87,7 +89,8 @@ impl Errand {
 
     async fn work(&mut self, job: Job) -> Result<Outcome, Stop> {
         let held = self.admitted(job).await?;
-        self.deliver(held).await
+        self.held = Some(held);
+        self.deliver().await
     }
 
     /// Brings the request to the scheduler, once its model answers.
@@ -101,7 +104,10 @@ impl Errand {
             // Where it does not answer all the same, the scheduler says so.
             if let Some(served) = served {
                 let wish = Wish::read(self.call, &held.bytes).map_err(refused)?;
-                ask.streamed = wish.engine_streams(served.engine);
+                ask.streamed = wish.engine_streams(self.call, served.engine);
+                if !wish.streams() {
+                    self.tap = wish.tap(self.call, &self.request, Some(served.engine)).map_err(refused)?;
+                }
                 let bytes = wish.for_engine(self.call, &held.bytes, &served).map_err(refused)?;
                 drop(wish);
                 held.bytes = bytes;

@@ -40,10 +40,11 @@ pub(crate) async fn call(
         let served = gateway.parts.serving.table().models.get(&model).cloned();
         // Translated as soon as the model is known, so that nobody who waits holds two bodies.
         let for_engine = served.as_ref().map(|served| wish.for_engine(call, &held.bytes, served)).transpose()?;
-        let engine_streams = served.map_or(wish.streams(), |served| wish.engine_streams(served.engine));
+        let engine = served.map(|served| served.engine);
+        let engine_streams = engine.map_or(wish.streams(), |engine| wish.engine_streams(call, engine));
         // Only calls that can be streamed are turns of a conversation.
         let scan = if call.streams { identity::scan(&held.bytes) } else { None };
-        (model, wish.streams(), engine_streams, wish.tap(call, &request)?, for_engine, scan)
+        (model, wish.streams(), engine_streams, wish.tap(call, &request, engine)?, for_engine, scan)
     };
     let asked = scan.map(|scan| {
         let ids = identity::find_ids(|name| headers.get(name).and_then(|v| v.to_str().ok()), &scan);
@@ -55,7 +56,7 @@ pub(crate) async fn call(
         held.bytes = bytes;
     }
     let (line, receiver) = line::open(gateway.limits.client_pause, tap.is_stream().then_some(gateway.limits.keep_alive));
-    let errand = Errand { gateway: Arc::clone(gateway), request, caller, call, line, tap, flight: None, complete: false };
+    let errand = Errand { gateway: Arc::clone(gateway), request, caller, call, line, tap, held: None, flight: None, complete: false };
     tokio::spawn(errand.run(Job { model, ask, held, ready }));
     receiver.answer().await
 }

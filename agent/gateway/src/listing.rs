@@ -21,9 +21,10 @@ pub(crate) fn page(table: &ReplicaTable, query: Option<&str>) -> Result<Response
     listing::page(&all, query).map(json)
 }
 
-/// One of them.
+/// One of them; `name` as it stands in the path.
 pub(crate) fn one(table: &ReplicaTable, name: &str) -> Result<Response, Problem> {
-    let model = table.models.get(name).ok_or_else(|| refusal::not_loaded(name, table))?;
+    let name = listing::unescaped(name);
+    let model = table.models.get(&name).ok_or_else(|| refusal::not_loaded(&name, table))?;
     Ok(json(listing::one(&listed(model))))
 }
 

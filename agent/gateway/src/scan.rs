@@ -27,6 +27,8 @@ pub(crate) struct Asked {
     pub wants_usage: bool,
     /// The edit that asks the engine for usage.
     usage: Edit,
+    /// The edit that asks the engine for a stream.
+    streamed: Edit,
     /// Limits on the answer: where they stand, and how much they allow.
     limits: Vec<(usize, usize, u64)>,
 }
@@ -57,7 +59,12 @@ pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
         let (at, until) = span(body, limit);
         serde_json::from_str::<u64>(limit.get()).ok().map(|asked| (at, until, asked))
     });
-    Ok(Asked { model, stream, wants_usage, usage, limits: limits.collect() })
+    let at = after_brace(body);
+    let streamed = members.stream.map_or((at, at, "\"stream\":true,"), |flag| {
+        let (at, until) = span(body, flag);
+        (at, until, "true")
+    });
+    Ok(Asked { model, stream, wants_usage, usage, streamed, limits: limits.collect() })
 }
 
 /// Whether usage is asked for, and the edit that asks for it.
@@ -84,19 +91,22 @@ fn usage(body: &[u8], options: Option<&RawValue>) -> Result<(bool, Edit), Proble
 }
 
 impl Asked {
-    /// The body it was read of, for the engine: with usage asked for if `usage`, and without limits that the window cannot hold. The
-    /// same bytes when there is nothing to do.
-    pub(crate) fn edited(&self, body: Bytes, usage: bool, window: Option<Tokens>) -> Bytes {
+    /// The body it was read of, for the engine: as a stream with its usage if `stream`, and without limits that the window cannot hold.
+    /// The same bytes when there is nothing to do.
+    pub(crate) fn edited(&self, body: Bytes, stream: bool, window: Option<Tokens>) -> Bytes {
         // null is the same as absent to every engine, so commas need no care.
         let beyond = self.limits.iter().filter(|(.., asked)| !numbers::fits(*asked, window, body.len()));
         let mut edits: Vec<Edit> = beyond.map(|(at, until, _)| (*at, *until, "null")).collect();
-        if usage && !self.wants_usage {
+        if stream && !self.wants_usage {
             edits.push(self.usage);
+        }
+        if stream && !self.stream {
+            edits.push(self.streamed);
         }
         if edits.is_empty() {
             return body;
         }
-        edits.sort_unstable_by_key(|(at, ..)| *at);
+        edits.sort_by_key(|(at, ..)| *at);
         let mut edited = BytesMut::with_capacity(body.len() + 64);
         let mut from = 0;
         for (at, until, text) in edits {
@@ -208,7 +218,7 @@ mod tests {
     }
 
     fn with_usage(text: &str) -> Bytes {
-        asked(text).edited(Bytes::copy_from_slice(text.as_bytes()), true, None)
+        Asked { stream: true, ..asked(text) }.edited(Bytes::copy_from_slice(text.as_bytes()), true, None)
     }
 
     #[test]
@@ -276,13 +286,24 @@ mod tests {
 
     #[test]
     fn a_limit_beyond_the_window_is_taken_out_and_all_other_bytes_stay() {
-        let edited = |text: &'static str| asked(text).edited(Bytes::from_static(text.as_bytes()), true, Some(Tokens(8192)));
+        let edited = |text: &'static str| Asked { stream: true, ..asked(text) }.edited(Bytes::from_static(text.as_bytes()), true, Some(Tokens(8192)));
         assert_eq!(
             edited(r#"{ "messages":[{"max_tokens":999999}], "max_tokens" : 128000,"stream_options":{},"max_completion_tokens":100,"model":"a"}"#),
             r#"{ "messages":[{"max_tokens":999999}], "max_tokens" : null,"stream_options":{"include_usage":true},"max_completion_tokens":100,"model":"a"}"#
         );
         let odd = r#"{"model":"a","max_tokens":-1,"max_completion_tokens":"many","stream_options":{"include_usage":true}}"#;
         assert_eq!(edited(odd), odd, "the engine says what is wrong with it");
+    }
+
+    #[test]
+    fn an_answer_in_one_piece_can_be_asked_for_as_a_stream() {
+        for (before, after) in [
+            (r#"{"model":"a"}"#, r#"{"stream_options":{"include_usage":true},"stream":true,"model":"a"}"#),
+            (r#"{"stream":false,"model":"a"}"#, r#"{"stream_options":{"include_usage":true},"stream":true,"model":"a"}"#),
+            (r#"{"model":"a","stream" : null}"#, r#"{"stream_options":{"include_usage":true},"model":"a","stream" : true}"#),
+        ] {
+            assert_eq!(asked(before).edited(Bytes::from_static(before.as_bytes()), true, None), after);
+        }
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -48,11 +48,12 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// How the answer is told.
-    pub(crate) fn tap(&self, call: &Call, request: &RequestId) -> Result<Tap, Problem> {
+    /// How the answer is told. `engine`: the kind of engine that answers, once it is known.
+    pub(crate) fn tap(&self, call: &Call, request: &RequestId, engine: Option<EngineKind>) -> Result<Tap, Problem> {
         let id = request.as_str();
         Ok(match self {
             Self::Plain(asked) if asked.stream && call.streams => Tap::Sse(SseTap::new(!asked.wants_usage)),
+            Self::Plain(_) if engine.is_some_and(|engine| self.engine_streams(call, engine)) => Tap::Pieces(Box::default(), id.to_owned()),
             Self::Plain(_) => Tap::Json(JsonTap::default()),
             Self::Messages(request) if request.streams() => Tap::Told(Box::new(request.plan(id).stream())),
             Self::Messages(request) => Tap::Whole(Box::new(Whole::from(request.plan(id)))),
@@ -66,18 +67,17 @@ impl<'a> Wish<'a> {
     /// The body for the engines of a model; `body` is the client's.
     pub(crate) fn for_engine(&self, call: &Call, body: &Bytes, served: &ServedModel) -> Result<Bytes, Problem> {
         let target = Target { model: &served.served_name, engine: served.engine, images: None, window: served.context };
-        let stream = self.engine_streams(served.engine);
+        let stream = self.engine_streams(call, served.engine);
         Ok(match self {
-            Self::Plain(asked) => asked.edited(body.clone(), call.streams && asked.stream, served.context),
+            Self::Plain(asked) => asked.edited(body.clone(), stream, served.context),
             Self::Messages(request) => request.chat_as(&target, stream)?.into(),
             Self::Responses(request) => request.chat_as(&target, stream)?.into(),
         })
     }
 
-    /// Whether an engine of this kind is asked for a stream. Where the answer is put together here anyway, it is if that is how the engine
-    /// notices that nobody waits any more.
-    pub(crate) fn engine_streams(&self, engine: EngineKind) -> bool {
-        self.streams() || (!matches!(self, Self::Plain(_)) && goes_on_for_nobody(engine))
+    /// Whether an engine of this kind is asked for a stream. Where the client is not, the answer is put together here.
+    pub(crate) fn engine_streams(&self, call: &Call, engine: EngineKind) -> bool {
+        call.streams && (self.streams() || goes_on_for_nobody(engine))
     }
 
     /// What nobody reads of it.

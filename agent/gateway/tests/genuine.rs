@@ -16,7 +16,7 @@ use scripted::{Bench, text};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use warden_domain::{
-    engine::Capacity,
+    engine::{Capacity, EngineKind},
     ids::ModelId,
     routing::{RoutedReplica, Routing},
 };
@@ -56,10 +56,20 @@ impl Genuine {
     }
 
     async fn is_healthy(&self) -> bool {
-        let Ok(mut stream) = tokio::net::UnixStream::connect(&self.socket).await else { return false };
+        self.get("/health").await.is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// Whether it works on anything.
+    async fn is_busy(&self) -> bool {
+        self.get("/slots").await.unwrap().contains("\"is_processing\":true")
+    }
+
+    async fn get(&self, path: &str) -> Option<String> {
+        let mut stream = tokio::net::UnixStream::connect(&self.socket).await.ok()?;
         let mut answer = String::new();
-        let asked = stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.is_ok();
-        asked && stream.read_to_string(&mut answer).await.is_ok() && answer.starts_with("HTTP/1.1 200")
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await.ok()?;
+        stream.read_to_string(&mut answer).await.ok()?;
+        Some(answer)
     }
 
     fn kill(&mut self) {
@@ -153,4 +163,41 @@ async fn turns_stay_on_two_genuine_engines_a_kill_is_nobodys_error_and_who_retur
         talk.turn(&bench).await;
     }
     assert_eq!(shown(&bench).iter().map(|r| r.homes).collect::<Vec<_>>(), [2, 4]);
+}
+
+/// llama.cpp works on for nobody when it was not asked for a stream (b11434), so the gateway asks it for one and puts the answer together.
+#[tokio::test]
+async fn a_genuine_engine_stops_at_once_for_a_client_that_left_an_answer_in_one_piece() {
+    let bench = Bench::new(GatewayLimits::default());
+    bench.serving.kind(EngineKind::LlamaCpp);
+    let engine = Genuine::start(&bench, "a").await;
+    bench.serving.offer_with(&[(engine.socket.clone(), "1")], Capacity::Slots(2));
+    let address = bench.listen().await;
+    for (path, body) in [
+        ("/v1/chat/completions", json!({"model": "tiny", "max_tokens": 7000, "ignore_eos": true, "messages": [{"role": "user", "content": "hi"}]})),
+        ("/v1/completions", json!({"model": "tiny", "max_tokens": 7000, "ignore_eos": true, "prompt": "hi"})),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(scripted::raw_post_to(path, &body.to_string()).as_bytes()).await.unwrap();
+        let mut began = false;
+        for _ in 0..100 {
+            began |= engine.is_busy().await;
+            if began {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(began, "{path}: the engine works on it");
+        drop(stream);
+        let left = std::time::Instant::now();
+        while engine.is_busy().await {
+            assert!(left.elapsed() < Duration::from_secs(3), "{path}: the engine works on for nobody");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    // Whoever stays gets the whole answer.
+    let ask = json!({"model": "tiny", "max_tokens": 8, "ignore_eos": true, "messages": [{"role": "user", "content": "hi"}]});
+    let answer: Value = serde_json::from_str(&text(bench.ask(scripted::post("/v1/chat/completions", ask.to_string())).await).await).unwrap();
+    assert_eq!((&answer["object"], &answer["usage"]["completion_tokens"]), (&json!("chat.completion"), &json!(8)), "{answer}");
+    assert_eq!((&answer["choices"][0]["finish_reason"], answer["timings"].is_object()), (&json!("length"), true));
 }

@@ -98,6 +98,21 @@ async fn an_answer_in_one_piece_is_the_same_from_an_engine_that_streams_and_one_
     }
 }
 
+#[tokio::test]
+async fn a_chat_answer_in_one_piece_is_asked_for_as_a_stream_where_the_engine_would_go_on_for_nobody() {
+    let (bench, engine) = Bench::with(vec![whole_stream(&[HELLO, FINISH, USAGE, DONE]), Act::Hang]);
+    bench.serving.kind(EngineKind::LlamaCpp);
+    bench.serving.offer(std::slice::from_ref(&engine.socket));
+    let ask = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
+    let response = bench.chat(ask).await;
+    assert_eq!((response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()), (200, "application/json"));
+    let answer: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!((&answer["object"], &answer["choices"][0]["message"]["content"]), (&value!("chat.completion"), &value!("hello")));
+    assert_eq!(answer["usage"]["completion_tokens"], 5);
+    assert!(engine.bodies()[0].ends_with(&ask[1..]) && engine.bodies()[0].contains("\"stream\":true"));
+    assert_eq!(bench.the_charge().await.completion, Some(Tokens(5)));
+}
+
 /// Ids and times differ between two requests.
 fn forget_ids(value: &mut Value) {
     match value {

@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use warden_domain::usage::Outcome;
+use warden_domain::{engine::ReplicaSample, usage::Outcome};
 use warden_gateway::GatewayLimits;
 
 const ASK: &str = r#"{"model":"tiny"}"#;
@@ -128,6 +128,23 @@ async fn an_engine_that_goes_silent_in_the_middle_is_given_up_with_an_error() {
     let wire = read_all(&mut send(&bench, ASK_STREAM).await).await;
     assert!(wire.contains("\"code\":\"upstream_timeout\"") && !wire.ends_with("0\r\n\r\n"), "{wire}");
     assert_eq!(bench.the_charge().await.outcome, Outcome::EngineFailed);
+}
+
+#[tokio::test]
+async fn the_first_byte_may_take_any_time_while_the_engine_says_that_it_is_at_work() {
+    let late =
+        || vec![Act::Slowly(vec![STREAM_HEAD.to_owned(), format!("{}{}0\r\n\r\n", chunked(HELLO), chunked(DONE))], Duration::from_millis(900))];
+    let limits = || GatewayLimits { engine_pause: Duration::from_millis(200), ..GatewayLimits::default() };
+    let (bench, engine) = Bench::with_limits(late(), limits());
+    let replica = format!("tiny-{}", engine.socket.file_stem().unwrap().to_str().unwrap());
+    bench.serving.figures(&replica, "1", ReplicaSample { running: Some(1), ..ReplicaSample::default() });
+    assert_eq!(text(bench.chat(ASK_STREAM).await).await, format!("{HELLO}{DONE}"));
+
+    let (bench, engine) = Bench::with_limits(late(), limits());
+    let replica = format!("tiny-{}", engine.socket.file_stem().unwrap().to_str().unwrap());
+    bench.serving.figures(&replica, "1", ReplicaSample { running: Some(0), ..ReplicaSample::default() });
+    let wire = text(bench.chat(ASK_STREAM).await).await;
+    assert!(wire.contains("\"code\":\"upstream_timeout\""), "an engine that has nothing to do will not answer any more: {wire}");
 }
 
 #[tokio::test]

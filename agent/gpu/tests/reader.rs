@@ -68,7 +68,7 @@ impl Bench {
 
 fn same(card: &GpuCard, told: &Card) {
     assert_eq!(Some(card.id.as_str()), told.uuid.as_deref());
-    assert_eq!(card.name, told.name);
+    assert_eq!((&card.name, card.minor), (&told.name, told.minor));
     assert_eq!(card.memory_total, told.memory_total_mib.map(|mib| Bytes(mib * MIB)));
     assert_eq!(card.memory_used, told.memory_used_mib.map(|mib| Bytes(mib * MIB)));
     assert_eq!(card.utilisation_ratio, told.utilisation_percent.map(|percent| f64::from(percent) / 100.0));

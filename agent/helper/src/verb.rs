@@ -23,7 +23,7 @@ pub enum Refusal {
     #[error("the engine pack {0} was withdrawn by its maker; install a newer one")]
     Revoked(String),
     /// A GPU is not named by its number.
-    #[error("the GPU {0:?} must be a number of 1 to 3 digits")]
+    #[error("the GPU {0:?} must be a number of 1 to 3 digits, one of at most 64")]
     BadGpu(String),
     /// What is to be reset has no such name.
     #[error("there is no reset {0:?}; it is network, admin or factory")]
@@ -56,6 +56,9 @@ pub enum Refusal {
     Io(String),
 }
 
+/// Most GPUs of one replica.
+const MOST_GPUS: usize = 64;
+
 /// A checked wish to run one replica from one pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activation {
@@ -78,6 +81,9 @@ impl Activation {
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if digest.len() != 64 || !digest.bytes().all(hex) {
             return Err(Refusal::BadDigest(shown(digest)));
+        }
+        if let Some(beyond) = gpus.get(MOST_GPUS) {
+            return Err(Refusal::BadGpu(shown(beyond)));
         }
         let gpus = gpus.iter().map(|gpu| gpu_number(gpu)).collect::<Result<_, _>>()?;
         Ok(Self { replica: replica.to_owned(), digest: digest.to_owned(), gpus, memory_max })
@@ -174,6 +180,12 @@ mod tests {
         for gpu in ["", "0000", "-1", "+1", "sda", "0 rw\nDeviceAllow=/dev/sda", "1\n"] {
             assert!(matches!(check("a", DIGEST, &[gpu]), Err(Refusal::BadGpu(_))), "{gpu:?}");
         }
+    }
+
+    #[test]
+    fn a_list_of_gpus_has_an_end() {
+        assert!(check("a", DIGEST, &["7"; MOST_GPUS]).is_ok());
+        assert!(matches!(check("a", DIGEST, &["7"; MOST_GPUS + 1]), Err(Refusal::BadGpu(_))));
     }
 
     #[test]

@@ -211,7 +211,10 @@ fn listed(root: &Path) -> Vec<SourceModel> {
     let places = Places::new(root.to_owned(), Vec::new());
     let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let with = |path: &Path| matches!(copy::promised(path), Ok(Some(_)));
-    candidates::find(&places, &BTreeSet::new()).iter().map(|c| SourceModel::from((c, real.as_path(), with(&c.path)))).collect()
+    let none = BTreeSet::new();
+    // A folder is registered where it lies, and not copied.
+    let found = candidates::find(&places, &none, &none);
+    found.iter().filter(|c| c.path.is_file()).map(|c| SourceModel::from((c, real.as_path(), with(&c.path)))).collect()
 }
 
 /// What to copy, when the model is whole and there is room for it.

@@ -15,6 +15,7 @@ use warden_domain::{
     Problem, ProblemKind,
     engine::EngineKind,
     model::{FileLook, ModelFacts},
+    share::Heads,
     units::{Bytes, Tokens},
 };
 
@@ -33,6 +34,8 @@ pub(crate) struct Found {
     pub(crate) engine: EngineKind,
     /// What its header says; the size counts all parts.
     pub(crate) facts: ModelFacts,
+    /// Its heads, where the engine has to share them out evenly among cards.
+    pub(crate) heads: Option<Heads>,
 }
 
 /// Folder listings in sentences stop here.
@@ -49,7 +52,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, Problem> {
         Ok(file) => inspect_file(&file),
         // No GGUF file in it: it may be a model as a whole.
         Err(problem) => match hf::inspect(path)? {
-            Some(facts) if !holds_gguf(path) => Ok(Found { path: path.to_owned(), engine: EngineKind::Vllm, facts }),
+            Some(model) if !holds_gguf(path) => Ok(Found { path: path.to_owned(), engine: EngineKind::Vllm, facts: model.facts, heads: model.heads }),
             _ => Err(problem),
         },
     }
@@ -78,6 +81,7 @@ fn inspect_file(path: &Path) -> Result<Found, Problem> {
             trained_context: header.trained_context.map(Tokens),
             has_chat_template: Some(header.has_chat_template),
         },
+        heads: None,
     })
 }
 
@@ -221,6 +225,9 @@ pub(crate) fn file_look(path: &Path, registered: Bytes) -> FileLook {
 
 /// Size of a model by its directory entries alone, all parts together.
 pub(crate) fn size_of(path: &Path) -> Option<Bytes> {
+    if path.is_dir() {
+        return hf::size_of(path);
+    }
     let parts = parts_of(path).ok()?;
     parts.iter().map(|part| fs::metadata(part).ok().map(|about| Bytes(about.len()))).sum()
 }

@@ -13,9 +13,11 @@ pub mod hf;
 mod hub;
 mod import;
 mod inspect;
+mod json;
 pub mod name;
 mod place;
 mod registry;
+mod safetensors;
 mod split;
 
 pub use download::{Downloader, DownloaderParts, Rules};

@@ -55,6 +55,11 @@ impl Places {
         self.searched().chain(&self.others)
     }
 
+    /// The models folder.
+    pub(crate) fn models_dir(&self) -> &Path {
+        &self.models_dir
+    }
+
     /// Folders in which models are looked for.
     pub(crate) fn searched(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.models_dir).chain(&self.disks)

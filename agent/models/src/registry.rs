@@ -15,7 +15,8 @@ use warden_domain::{
     change::{Changes, Topic},
     clock,
     ids::ModelId,
-    model::{Candidate, FileLook, Model, ModelChange, ModelConfig, NewModel, Registry},
+    model::{Candidate, FileLook, Layout, Model, ModelChange, ModelConfig, NewModel, Registry},
+    share,
     storage::ModelDisks,
     units::Tokens,
 };
@@ -23,6 +24,7 @@ use warden_store::{Store, models};
 
 use crate::{
     candidates,
+    download::unfinished,
     inspect::{Found, file_look, inspect},
     name,
     place::Places,
@@ -112,6 +114,7 @@ impl Registry for Models {
         context_is_sane(new.context)?;
         new.layout.check()?;
         let found = self.look_at(new.path).await?;
+        heads_fit_the_cards(&found, &new.layout)?;
         context_fits_the_model(new.context, found.facts.trained_context)?;
         let served_name = new.served_name.unwrap_or_else(|| name::suggest(&found.path));
         let model = Model {
@@ -137,6 +140,12 @@ impl Registry for Models {
         context_is_sane(config.context)?;
         context_fits_the_model(config.context, model.facts.trained_context)?;
         config.layout.check()?;
+        // Where its disk is missing just now, the next load looks again.
+        if config.layout != model.config.layout
+            && let Ok(found) = self.look_at(config.path.clone()).await
+        {
+            heads_fit_the_cards(&found, &config.layout)?;
+        }
         let (wanted, row) = (id.clone(), config.clone());
         if !self.store.write(move |tx| models::update(tx, &wanted, &row)).await? {
             return Err(not_found(id));
@@ -165,12 +174,17 @@ impl Registry for Models {
     async fn candidates(&self) -> Result<Vec<Candidate>, Problem> {
         let registered: BTreeSet<PathBuf> = self.list().await?.into_iter().map(|model| model.config.path).collect();
         let places = self.places();
-        blocking(move || Ok(candidates::find(&places, &registered))).await
+        blocking(move || {
+            let unfinished = unfinished(places.models_dir());
+            Ok(candidates::find(&places, &registered, &unfinished))
+        })
+        .await
     }
 
     async fn verify(&self, id: &ModelId) -> Result<(), Problem> {
         let model = self.get(id).await?;
-        self.look_at(model.config.path).await.map(drop)
+        let found = self.look_at(model.config.path).await?;
+        heads_fit_the_cards(&found, &model.config.layout)
     }
 
     async fn file_looks(&self) -> Result<Vec<(Model, FileLook)>, Problem> {
@@ -214,6 +228,14 @@ pub(crate) fn context_fits_the_model(asked: Option<Tokens>, trained: Option<Toke
         .hint(format!("Use at most {}, or leave the context out.", trained.0))
         .param("context")),
         _ => Ok(()),
+    }
+}
+
+/// An engine that cannot share out the heads of its model among its cards does not start.
+fn heads_fit_the_cards(found: &Found, layout: &Layout) -> Result<(), Problem> {
+    match found.heads.and_then(|heads| share::cannot_share_out(heads, layout.cards_of(0).len())) {
+        None => Ok(()),
+        Some(sentence) => Err(Problem::new(ProblemKind::Invalid, sentence).hint(share::HEADS_HINT).param("gpus")),
     }
 }
 

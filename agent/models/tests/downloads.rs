@@ -157,7 +157,16 @@ async fn what_a_header_forbids_is_refused_before_the_download() {
 /// Changes the record of a download, as a kill at the wrong moment leaves it.
 fn rewrite(room: &Room, id: &DownloadId, keys: &[(&str, serde_json::Value)]) {
     let path = room.path(&format!(".downloads/{id}.json"));
-    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let read = || serde_json::from_slice::<serde_json::Value>(&fs::read(&path).unwrap()).unwrap();
+    // The end is seen a moment before it is written down, and would be written over this.
+    let mut record = read();
+    for _ in 0..500 {
+        if record["state"] != "running" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        record = read();
+    }
     for (key, value) in keys {
         record[*key] = value.clone();
     }
@@ -217,4 +226,38 @@ async fn two_resumes_at_once_start_one_run() {
     assert_eq!(refused.kind, ProblemKind::Conflict);
     let over = room.over(&id).await;
     assert_eq!((over.state, over.reason), (DownloadState::Done, None));
+}
+
+#[tokio::test]
+async fn an_image_part_comes_with_its_model_and_is_given_to_the_engine() {
+    let room = room().await;
+    room.hub.add("lab/sees", "sees-Q4_0.gguf", TinyModel::default().bytes());
+    room.hub.add("lab/sees", "sees-Q8_0.gguf", TinyModel::default().bytes());
+    room.hub.add("lab/sees", "mmproj-F16.gguf", vec![7; 900]);
+    room.hub.add("lab/sees", "tokenizer.py", b"import os".to_vec());
+    let small = room.begin(NewDownload { filename: Some("sees-Q4_0.gguf".into()), ..wish("lab/sees") }).await;
+    // The second one shares the image part with the first, under way or done.
+    let large = room.begin(NewDownload { filename: Some("sees-Q8_0.gguf".into()), ..wish("lab/sees") }).await;
+    let image = room.path("lab--sees-00112233/mmproj-F16.gguf");
+    for (begun, file) in [(&small, "sees-Q4_0.gguf"), (&large, "sees-Q8_0.gguf")] {
+        let done = room.over(&begun.id).await;
+        assert_eq!((done.state, done.reason), (DownloadState::Done, None));
+        assert_eq!(done.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), [file, "mmproj-F16.gguf"]);
+        let model = room.models.get(&done.model.unwrap()).await.unwrap();
+        assert!(model.config.path.ends_with(file));
+        assert_eq!(model.config.layout.extra_args, ["--mmproj", "mmproj-F16.gguf"]);
+        assert!(image.exists());
+    }
+    assert!(!room.path("lab--sees-00112233/tokenizer.py").exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_is_still_being_fetched_is_not_offered_as_a_model() {
+    let room = room().await;
+    add_folder(&room, "lab/tiny");
+    let id = half(&room).await;
+    assert!(room.models.candidates().await.unwrap().is_empty());
+    room.hub.mend();
+    room.downloads.resume(&id).await.unwrap();
+    assert_eq!(room.over(&id).await.state, DownloadState::Done);
 }

@@ -8,7 +8,8 @@ use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
     engine::EngineKind,
-    model::{FileLook, NewModel, Registry},
+    ids::GpuId,
+    model::{FileLook, Layout, ModelChange, NewModel, Registry},
     units::Tokens,
 };
 use warden_fixtures::{TinyModel, broken};
@@ -195,6 +196,45 @@ async fn a_file_that_was_damaged_later_is_noticed_before_a_load() {
     assert_eq!(room.models.verify(&model.id).await.unwrap_err().kind, ProblemKind::BadModelFile);
     fs::remove_file(room.dir.path().join("models/tiny.gguf")).unwrap();
     assert!(room.models.verify(&model.id).await.unwrap_err().message.contains("does not exist"));
+}
+
+#[tokio::test]
+async fn folders_of_safetensors_are_offered_until_they_are_registered() {
+    let room = room();
+    TinyModel::default().write_folder(&room.dir.path().join("models/deep/er/tiny")).unwrap();
+    TinyModel::default().write_folder(&room.dir.path().join("models/parts")).unwrap();
+    fs::rename(room.dir.path().join("models/parts/model.safetensors"), room.dir.path().join("models/parts/model-00001-of-00002.safetensors"))
+        .unwrap();
+    TinyModel::default().write_folder(&room.dir.path().join("outside")).unwrap();
+    symlink(room.dir.path().join("outside"), room.dir.path().join("models/link")).unwrap();
+    let found = room.models.candidates().await.unwrap();
+    assert_eq!(found.len(), 1, "half a model and one outside are not offered: {found:?}");
+    assert!(found[0].path.ends_with("deep/er/tiny") && found[0].suggested_name == "tiny" && found[0].size.0 > 1000, "{found:?}");
+    room.models.register(named(found[0].path.to_str().unwrap())).await.unwrap();
+    assert!(room.models.candidates().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn cards_among_which_the_heads_cannot_be_shared_out_are_refused_before_any_load() {
+    let room = room();
+    let folder = room.dir.path().join("models/tiny");
+    TinyModel::default().write_folder(&folder).unwrap();
+    let on = |cards: &[&str]| Layout { gpus: cards.iter().map(|id| GpuId::from_stored(*id)).collect(), ..Layout::default() };
+    // The tiny model has 4 heads, 2 of keys and values.
+    let problem = room.refused(NewModel { layout: on(&["a", "b", "c"]), ..named("tiny") }).await;
+    assert_eq!((problem.kind, problem.param.as_deref()), (ProblemKind::Invalid, Some("gpus")));
+    assert!(problem.message.contains("4 attention heads") && problem.message.contains("3 cards"), "{problem}");
+    let model = room.models.register(NewModel { layout: on(&["a", "b"]), ..named("tiny") }).await.unwrap();
+    room.models.verify(&model.id).await.unwrap();
+    let three = ModelChange { gpus: Some(on(&["a", "b", "c"]).gpus), ..ModelChange::default() };
+    assert_eq!(room.models.change(&model.id, three.clone()).await.unwrap_err().kind, ProblemKind::Invalid);
+    room.models.change(&model.id, ModelChange { replicas: Some(3), ..three }).await.unwrap();
+    // The description changed since: the load looks again.
+    let config = fs::read_to_string(folder.join("config.json")).unwrap();
+    assert!(config.contains("num_attention_heads"), "{config}");
+    room.models.change(&model.id, ModelChange { replicas: Some(1), gpus: Some(on(&["a", "b"]).gpus), ..ModelChange::default() }).await.unwrap();
+    fs::write(folder.join("config.json"), config.replace("num_attention_heads", "num_attention_heads\": 3, \"x")).unwrap();
+    assert!(room.models.verify(&model.id).await.unwrap_err().message.contains("3 attention heads"));
 }
 
 #[tokio::test]

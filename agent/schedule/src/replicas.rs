@@ -57,7 +57,8 @@ impl Replica {
     pub(crate) fn places(&self, bounds: &Bounds) -> u32 {
         match self.capacity {
             Capacity::Slots(n) => u32::from(n.max(1)),
-            Capacity::Tokens(_) => bounds.with_tokens,
+            // What it was not told to work on at the same time would wait inside it, where nobody sees it.
+            Capacity::Tokens { slots, .. } => slots.map_or(bounds.with_tokens, |slots| u32::from(slots.max(1)).min(bounds.with_tokens)),
             Capacity::Unknown => bounds.unknown,
         }
     }

@@ -129,10 +129,10 @@ impl State {
 
     /// The launch that this one is to run on now; `None`: it waits.
     pub(crate) fn choose(&self, waiting: &Waiting, now: Moment) -> Option<u64> {
-        let others = |r: &&Replica| waiting.avoid != Some(r.run) && !r.is_suspect(now);
-        // A replica that failed it, or that nobody can reach, is better than none.
-        let healthy = self.replicas.offered().any(|r| others(&r));
-        let may = |r: &&Replica| !healthy || others(r);
+        // A replica that nobody could reach a moment ago is better than one that just failed this very request, and that one than none.
+        let against = |r: &Replica| (waiting.avoid == Some(r.run), r.is_suspect(now));
+        let best = self.replicas.offered().map(against).min();
+        let may = |r: &&Replica| Some(against(r)) == best;
         let home = waiting.arrival.conversation.and_then(|c| self.homes.of(c)).map(|h| h.run);
         if let Some(replica) = self.replicas.offered().find(|r| Some(r.run) == home).filter(|r| may(r)) {
             if replica.has_room(&self.bounds) {

@@ -35,7 +35,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         5 => any::<u8>().prop_map(Move::Done),
         3 => any::<u8>().prop_map(Move::Cancel),
         3 => (any::<u8>(), 0..3_u8).prop_map(|(n, why)| Move::Back(n, why)),
-        3 => (0..4_u8, 0..5_u8, any::<bool>()).prop_map(|(replica, slots, again)| Move::Up { replica, slots, again }),
+        3 => (0..4_u8, 0..7_u8, any::<bool>()).prop_map(|(replica, slots, again)| Move::Up { replica, slots, again }),
         1 => (0..4_u8).prop_map(Move::Down),
         1 => (0..4_u8).prop_map(Move::Drain),
         1 => (0..4_u8, 0..6_u8).prop_map(|(replica, n)| Move::Sample(replica, n)),
@@ -74,7 +74,9 @@ fn replica(n: u8) -> ReplicaId {
 /// Slots 0 stands for an engine that counts tokens.
 fn capacity(slots: u8) -> (Capacity, u32) {
     match slots {
-        0 => (Capacity::Tokens(Tokens(40_000)), 3),
+        0 => (Capacity::Tokens { tokens: Tokens(40_000), slots: None }, 3),
+        5 => (Capacity::Tokens { tokens: Tokens(40_000), slots: Some(2) }, 2),
+        6 => (Capacity::Tokens { tokens: Tokens(40_000), slots: Some(64) }, 3),
         4 => (Capacity::Unknown, 2),
         n => (Capacity::Slots(u16::from(n)), u32::from(n)),
     }

@@ -138,6 +138,17 @@ fn a_request_that_got_no_byte_goes_to_another_replica_and_one_nobody_can_reach_i
 }
 
 #[test]
+fn a_request_is_not_sent_again_where_it_just_failed_while_another_replica_is_only_under_suspicion() {
+    let mut it = Bench::with(&["a", "b"], 2);
+    let (ticket, _) = it.starts(1);
+    it.tell(Event::Back { ticket, why: Return::Unreachable });
+    it.done(ticket);
+    let (ticket, at) = it.starts(1);
+    assert_eq!(at, "b", "its new home");
+    assert_eq!(sent(&it.tell(Event::Back { ticket, why: Return::Unreachable })), "a");
+}
+
+#[test]
 fn one_broken_connection_moves_one_conversation_only() {
     let mut it = Bench::with(&["a", "b"], 2);
     assert_eq!((it.turn(1), it.turn(2), it.turn(3)), ("a".to_owned(), "b".to_owned(), "a".to_owned()));

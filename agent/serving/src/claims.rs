@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use warden_domain::{
     Problem, ProblemKind,
-    gpu::{GpuReading, GpuSnapshot},
+    engine::EngineKind,
+    gpu::{GpuCard, GpuReading, GpuSnapshot},
     ids::GpuId,
     model::ModelConfig,
+    share,
+    units::Bytes,
 };
 
 /// Cards that a model holds, or is about to.
@@ -60,6 +63,23 @@ pub(crate) fn there(config: &ModelConfig, gpus: &GpuSnapshot) -> Result<(), Prob
     }
 }
 
+/// Whether the engine will start on its cards, as far as their free memory decides that before anything else. Only what is known of them now
+/// counts; what is not told is left to the engine.
+pub(crate) fn room(config: &ModelConfig, gpus: &GpuSnapshot) -> Result<(), Problem> {
+    if config.engine != EngineKind::Vllm || gpus.reading != GpuReading::Live {
+        return Ok(());
+    }
+    let part = share::share_of(&config.layout.extra_args);
+    let full = |card: &GpuCard| {
+        let (total, used) = (card.memory_total?, card.memory_used?);
+        share::too_full(card.index, Bytes(total.0.saturating_sub(used.0)), total, part)
+    };
+    match config.layout.gpus.iter().filter_map(|id| gpus.card(id)).find_map(full) {
+        None => Ok(()),
+        Some(sentence) => Err(Problem::new(ProblemKind::Conflict, sentence).hint(share::TOO_FULL_HINT).param("gpus").retry_after(FIRST_ANSWER)),
+    }
+}
+
 fn nothing_known(name: &str, gpus: &GpuSnapshot) -> Problem {
     let refuse = |why: &str| {
         Problem::new(ProblemKind::Invalid, format!("{name} is to run on cards, and {why}."))
@@ -90,10 +110,7 @@ fn called(card: &GpuId, gpus: &GpuSnapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use warden_domain::{
-        gpu::{GpuCard, PcieLink},
-        model::Layout,
-    };
+    use warden_domain::{gpu::PcieLink, model::Layout};
 
     use super::*;
     use crate::samples::model_named;
@@ -102,6 +119,7 @@ mod tests {
         GpuCard {
             index,
             id: GpuId::from_stored(id),
+            minor: None,
             name: Some("RTX 5090".to_owned()),
             pci: None,
             memory_total: None,
@@ -136,6 +154,32 @@ mod tests {
         assert_eq!(problem.kind, ProblemKind::Conflict);
         assert!(problem.message.contains("the model big") && problem.message.contains("1 (RTX 5090"), "{problem}");
         decide(&on(1, &["c"]), &held(&["a", "b"]), &seen(GpuReading::Live, &["a", "b", "c"])).unwrap();
+    }
+
+    #[test]
+    fn a_card_on_which_vllm_would_not_start_is_refused_before_the_load() {
+        let mut seen = seen(GpuReading::Live, &["a", "b"]);
+        for card in &mut seen.cards {
+            (card.memory_total, card.memory_used) = (Some(Bytes(24 << 30)), Some(Bytes(0)));
+        }
+        let vllm = |extra: &[&str]| {
+            let mut config = on(1, &["a", "b"]);
+            config.engine = EngineKind::Vllm;
+            config.layout.extra_args = extra.iter().map(|&word| word.to_owned()).collect();
+            config
+        };
+        room(&vllm(&[]), &seen).unwrap();
+        seen.cards[1].memory_used = Some(Bytes(2 << 30));
+        let problem = room(&vllm(&[]), &seen).unwrap_err();
+        assert_eq!((problem.kind, problem.param.as_deref()), (ProblemKind::Conflict, Some("gpus")));
+        assert!(problem.message.contains("card 1") && problem.hint.is_some(), "{problem}");
+        room(&vllm(&["--gpu-memory-utilization", "0.9"]), &seen).unwrap();
+        room(&on(1, &["a", "b"]), &seen).unwrap();
+        seen.cards[1].memory_used = None;
+        room(&vllm(&[]), &seen).unwrap();
+        seen.cards[1].memory_used = Some(Bytes(20 << 30));
+        seen.reading = GpuReading::Stale { since_s: 9.0, cause: "x".to_owned() };
+        room(&vllm(&[]), &seen).unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use warden_domain::{
     ids::GpuId,
-    model::{Incident, Model, ModelState, StateReason, StateWord},
+    model::{Incident, Model, ModelState, ReplicaState, StateReason, StateWord},
     replica::ServedModel,
 };
 use warden_store::loads::{self, Phases};
@@ -77,6 +77,16 @@ impl Entry {
         self.drop_extras();
     }
 
+    /// Makes sure that there is a replica of this number, one beyond the settings where it must be.
+    pub(crate) fn make_room(&mut self, number: u16, now: Timestamp) {
+        while self.seats.len() <= usize::from(number) {
+            let next = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
+            let mut seat = Seat::new(replica_id(&self.model, next), now);
+            seat.extra = true;
+            self.seats.push(seat);
+        }
+    }
+
     pub(crate) fn drop_extras(&mut self) {
         while self.seats.last().is_some_and(|seat| seat.extra && !seat.may_run()) {
             self.seats.pop();
@@ -143,8 +153,12 @@ impl Entry {
             return state;
         }
         let earlier = &self.earlier;
-        state.replicas = self.seats.iter_mut().map(|seat| seat.document(earlier, now)).collect();
-        state.loaded = self.may_run().then(|| self.model.config.clone());
+        let settings = &self.model.config;
+        let documents = self.seats.iter_mut().map(|seat| ReplicaState { outdated: seat.is_outdated(settings), ..seat.document(earlier, now) });
+        state.replicas = documents.collect();
+        // While a reload is under way it is not due. One that was given up left something that still is.
+        let left = self.outdated().filter(|_| !self.is_reloading()).and_then(|seat| seat.runs.clone());
+        state.loaded = self.may_run().then(|| left.unwrap_or_else(|| self.model.config.clone()));
         let same: Vec<_> = state.replicas.iter().filter(|replica| replica.state == word).collect();
         if let Some(first) = same.first() {
             // A running model tells of draining and silence only when all that runs of it does.

@@ -12,6 +12,7 @@ use warden_store::loads;
 
 use crate::{
     budget::Left,
+    journal::Started,
     loading::LoadClock,
     plan::Key,
     reconciler::Reconciler,
@@ -144,9 +145,13 @@ impl Reconciler {
     fn saw(&mut self, key: &Key, launch: Launch, observation: Observation) {
         let (now, at) = (Instant::now(), clock::now());
         let rules = self.rules.clone();
+        let tools = self.tools.clone();
         let Some(seat) = self.seat(key) else { return };
         match &observation {
-            Observation::Ready(_) => seat.budget.answers(now, &rules),
+            Observation::Ready(_) => {
+                (seat.adopted, seat.mute) = (false, None);
+                seat.budget.answers(now, &rules);
+            }
             _ => seat.budget.breaks(),
         }
         let stage = std::mem::replace(&mut seat.stage, Stage::Idle);
@@ -157,6 +162,9 @@ impl Reconciler {
             }
             (Observation::Ready(answering), stage) => {
                 tracing::info!(replica = %seat.id, launch = %launch.launch, "engine runs");
+                if let Some((generation, config)) = seat.generation.clone().zip(seat.runs.clone()) {
+                    tools.answered(Started::new(generation, launch.replica.clone(), key.model.clone(), key.seat, config));
+                }
                 seat.stage = Stage::Running { launch, answering, silent: None, watch: Watch::new(now) };
                 seat.served = true;
                 if std::mem::take(&mut seat.by_hand) {
@@ -165,6 +173,15 @@ impl Reconciler {
                 if let Stage::Loading { mut clock, .. } = stage {
                     self.learn(key, clock.finish(now));
                 }
+            }
+            // An adopted engine that answered before, or says in its log that it would, is no load: the rules for silence count.
+            (Observation::Starting(view), stage) if seat.adopted && (seat.mute.is_some() || view.phase.as_deref() == Some("ready")) => {
+                let silent = Some(now.saturating_duration_since(*seat.mute.get_or_insert(now)));
+                let (answering, watch) = match stage {
+                    Stage::Running { answering, watch, .. } => (answering, watch),
+                    _ => (Answering::default(), Watch::new(now)),
+                };
+                seat.stage = Stage::Running { launch, answering, silent, watch };
             }
             (Observation::Starting(view), Stage::Loading { mut clock, .. }) => {
                 clock.look(view, at, now);

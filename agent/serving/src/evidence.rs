@@ -13,8 +13,11 @@ use warden_domain::{
     engine::Launch,
     ids::ModelId,
     model::{Incident, StateReason},
-    replica::Sampled,
+    replica::{Kept, Sampled},
+    units::Bytes,
 };
+
+use crate::redact::redacted;
 
 /// Folders kept in all.
 const KEPT: usize = 20;
@@ -86,14 +89,39 @@ fn end_of(text: &str) -> &[u8] {
 /// Incidents of earlier, newest first. What cannot be read is passed over.
 pub(crate) fn known(folder: &Path) -> Vec<(ModelId, Incident)> {
     let reports = folders(folder).into_iter().rev().take(KEPT);
-    reports
+    reports.filter_map(|folder| report(&folder)).map(|report| (report.model, report.incident)).collect()
+}
+
+/// What is kept of one model, newest first. Files in the order of their names.
+pub(crate) fn of_model(folder: &Path, model: &ModelId) -> Vec<Kept> {
+    let folders = folders(folder).into_iter().rev().take(KEPT);
+    folders
         .filter_map(|folder| {
-            let path = folder.join(REPORT);
-            let small = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= LARGEST as u64);
-            let report: Report = small.then(|| fs::read(&path).ok()).flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())?;
-            Some((report.model, report.incident))
+            let report = report(&folder).filter(|report| report.model == *model)?;
+            let about = |entry: fs::DirEntry| {
+                let size = entry.metadata().ok().filter(fs::Metadata::is_file)?.len();
+                Some((entry.file_name().into_string().ok()?, Bytes(size)))
+            };
+            let mut files: Vec<_> = fs::read_dir(&folder).ok()?.filter_map(Result::ok).filter_map(about).take(KEPT).collect();
+            files.sort_by(|a, b| a.0.cmp(&b.0));
+            Some(Kept { name: folder.file_name()?.to_str()?.to_owned(), incident: report.incident, files })
         })
         .collect()
+}
+
+/// One of these files, without secrets; `None` when there is none of that name.
+pub(crate) fn file(folder: &Path, model: &ModelId, name: &str, file: &str) -> Option<String> {
+    // Only what is listed is read, so that no name leads anywhere else.
+    let kept = of_model(folder, model).into_iter().find(|kept| kept.name == name)?;
+    let (file, _) = kept.files.into_iter().find(|(listed, _)| listed == file)?;
+    let bytes = fs::read(folder.join(kept.name).join(file)).ok()?;
+    Some(redacted(&String::from_utf8_lossy(&bytes[..bytes.len().min(LARGEST * 2)])))
+}
+
+fn report(folder: &Path) -> Option<Report> {
+    let path = folder.join(REPORT);
+    let small = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= LARGEST as u64);
+    small.then(|| fs::read(&path).ok()).flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
 /// Oldest first: their names begin with the moment.
@@ -130,6 +158,23 @@ mod tests {
         assert!(place.join("processes.txt").is_file());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert_eq!(known(&folder), [(ModelId::from_stored("mdl_1"), incident)]);
+    }
+
+    #[test]
+    fn what_was_kept_is_listed_for_its_model_and_read_without_secrets_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (model, other) = (ModelId::from_stored("mdl_1"), ModelId::from_stored("mdl_2"));
+        let folder = dir.path().join("evidence");
+        fs::write(dir.path().join("secret"), "x").unwrap();
+        keep(&folder, &evidence("key=vw_0123456789abcdef was sent"));
+        let [kept] = &of_model(&folder, &model)[..] else { panic!("not one") };
+        assert_eq!(kept.files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["engine.log", "processes.txt", "report.json"]);
+        assert_eq!(file(&folder, &model, &kept.name, "engine.log").unwrap(), "key=[secret] was sent");
+        assert!(of_model(&folder, &other).is_empty());
+        for (name, path) in [(kept.name.as_str(), "../../secret"), ("..", "secret"), (".", "engine.log"), (kept.name.as_str(), "")] {
+            assert_eq!(file(&folder, &model, name, path), None, "{name}/{path}");
+        }
+        assert_eq!(file(&folder, &other, &kept.name, "engine.log"), None, "another model's");
     }
 
     #[test]

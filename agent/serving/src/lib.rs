@@ -5,18 +5,23 @@
 //! which cards, and whether an engine hangs are pure functions; one task applies them, and nothing slow runs in that task. An engine that
 //! served and died is started again within a budget. This room knows no dialect and no page.
 
+mod adopt;
+mod bounded;
 mod budget;
 mod claims;
 mod demand;
 mod entry;
 mod events;
 mod evidence;
+mod journal;
 mod loading;
 mod motion;
 mod name;
 mod plan;
 mod reconciler;
+mod redact;
 mod reload;
+mod resume;
 mod room;
 mod rules;
 #[cfg(test)]

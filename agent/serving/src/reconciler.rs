@@ -20,6 +20,7 @@ use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
     clock,
+    engine::EnginePack,
     gpu::Gpus,
     ids::{GenerationId, ModelId},
     model::Model,
@@ -28,6 +29,8 @@ use warden_domain::{
 use warden_store::Store;
 
 use crate::{
+    adopt::{Finding, LATER_FINDING},
+    bounded::{Slow, engines_unknown},
     claims::{self, Claim},
     entry::Entry,
     plan::{Action, Key, Standing, Subject, plan},
@@ -42,6 +45,7 @@ pub(crate) enum Command {
     Load { model: Model, reply: oneshot::Sender<Result<(), Problem>> },
     Unload { id: ModelId, reply: oneshot::Sender<Result<(), Problem>> },
     Reload { model: Model, reply: oneshot::Sender<Result<Reload, Problem>> },
+    Drain { model: Model, number: u16, reply: oneshot::Sender<Result<(), Problem>> },
     Shutdown { stop_engines: bool, done: oneshot::Sender<()> },
 }
 
@@ -51,6 +55,8 @@ const TICK_IDLE: Duration = Duration::from_secs(5);
 /// A load is looked at often while it is young, so that short phases are seen as well.
 const YOUNG: Duration = Duration::from_secs(10);
 const LOOK_LATER: Duration = Duration::from_millis(500);
+/// How long everything waits for the list of installed engines; when it is late, only what is to start waits for it.
+const PACKS_LOOK: Duration = Duration::from_millis(500);
 /// Requests in flight get this long when an engine is stopped, and this long when the agent stops its engines (it drained before).
 const PATIENCE: Duration = Duration::from_secs(30);
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -70,6 +76,10 @@ pub(crate) struct Reconciler {
     pub(crate) adopted: bool,
     /// Wanted models with their settings of now, until engines are adopted.
     pub(crate) registered: BTreeMap<ModelId, Model>,
+    /// What runs, while that is asked.
+    pub(crate) finding: Slow<Finding>,
+    /// Which engines are installed, while that is asked.
+    packs: Slow<Vec<EnginePack>>,
     patience: Duration,
 }
 
@@ -89,8 +99,8 @@ impl Reconciler {
         reports: mpsc::UnboundedReceiver<Event>,
     ) -> Self {
         let news = changes.subscribe();
-        let (entries, registered) = (BTreeMap::new(), BTreeMap::new());
-        Self { store, tools, gpus, rules, changes, news, boards, reports, entries, adopted: false, registered, patience: PATIENCE }
+        let (entries, registered, finding, packs) = (BTreeMap::new(), BTreeMap::new(), Slow::default(), Slow::default());
+        Self { store, tools, gpus, rules, changes, news, boards, reports, entries, adopted: false, registered, finding, packs, patience: PATIENCE }
     }
 
     /// Until the room is dropped or shut down.
@@ -105,6 +115,7 @@ impl Reconciler {
                     Some(Command::Load { model, reply }) => answer = Some(Answer::Plain(reply, self.load(model).await)),
                     Some(Command::Unload { id, reply }) => answer = Some(Answer::Plain(reply, self.unload(&id).await)),
                     Some(Command::Reload { model, reply }) => answer = Some(Answer::Reload(reply, self.reload(model).await)),
+                    Some(Command::Drain { model, number, reply }) => answer = Some(Answer::Plain(reply, self.drain(&model, number))),
                     Some(Command::Shutdown { stop_engines, done }) => {
                         if stop_engines {
                             self.stop_all().await;
@@ -128,7 +139,7 @@ impl Reconciler {
                 },
                 () = sleep_until(next_tick.into()) => {
                     if !self.adopted {
-                        self.adopt().await;
+                        self.adopt(LATER_FINDING).await;
                     }
                     self.give_up_what_hangs();
                     self.look_at_all();
@@ -187,9 +198,23 @@ impl Reconciler {
                 });
             }
         }
-        let undecided = subjects.iter().any(|s| s.wanted && matches!(s.standing, Standing::Idle | Standing::Waiting));
-        let packs = if undecided { self.tools.engines.packs().await } else { Vec::new() };
-        for action in plan(&subjects, &packs) {
+        let undecided = |s: &Subject| s.wanted && matches!(s.standing, Standing::Idle | Standing::Waiting);
+        let packs = if subjects.iter().any(undecided) {
+            let engines = self.tools.engines.clone();
+            self.packs.ask(PACKS_LOOK, || async move { engines.packs().await }).await
+        } else {
+            Some(Vec::new())
+        };
+        let actions = match packs {
+            Some(packs) => plan(&subjects, &packs),
+            // What starts nothing goes on, and what is to start says what it waits for.
+            None => {
+                let (waiting, others): (Vec<Subject>, Vec<Subject>) = subjects.into_iter().partition(undecided);
+                let waits = waiting.into_iter().filter(|s| !s.held).map(|s| Action::Wait(s.key, engines_unknown()));
+                plan(&others, &[]).into_iter().chain(waits).collect()
+            }
+        };
+        for action in actions {
             self.apply(action);
         }
     }
@@ -249,7 +274,10 @@ impl Reconciler {
         }
         let generation = GenerationId::random();
         seat.cards = entry.model.config.layout.cards_of(key.seat).to_vec();
-        self.tools.start(key.clone(), &entry.model, generation.clone());
+        (seat.runs, seat.generation) = (Some(entry.model.config.clone()), Some(generation.clone()));
+        (seat.adopted, seat.mute) = (false, None);
+        let minors = seat.cards.iter().filter_map(|card| gpus.card(card)?.minor).collect();
+        self.tools.start(key.clone(), &entry.model, generation.clone(), minors);
         seat.stage = Stage::Starting(generation);
     }
 

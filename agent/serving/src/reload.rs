@@ -44,7 +44,7 @@ impl Entry {
                 (_, true) => Turn::Leaving,
                 (_, false) => Turn::Due,
             };
-            seat.by_hand = true;
+            (seat.by_hand, seat.parked) = (true, false);
         }
     }
 
@@ -60,7 +60,7 @@ impl Entry {
         self.advance_turns();
         if !self.is_reloading() {
             self.all_at_once = false;
-            let through = self.seats.iter().filter(|seat| !seat.extra).all(Seat::answers);
+            let through = self.seats.iter().filter(|seat| !seat.extra && !seat.parked).all(Seat::answers);
             self.keeps_extras &= self.wanted && !through;
         }
     }
@@ -101,7 +101,7 @@ impl Entry {
 
     /// Whether a replica is to run now.
     pub(crate) const fn wants(&self, seat: &Seat) -> bool {
-        self.wanted && (!seat.extra || self.keeps_extras)
+        self.wanted && !seat.parked && (!seat.extra || self.keeps_extras)
     }
 
     /// Whether starts have to wait until everything that uses the old cards has stopped.

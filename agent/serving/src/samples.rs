@@ -10,7 +10,12 @@ use warden_domain::{
     replica::Endpoint,
 };
 
-use crate::{entry::Entry, seat::Stage, watch::Watch};
+use crate::{
+    entry::Entry,
+    loading::LoadClock,
+    seat::{Seat, Stage},
+    watch::Watch,
+};
 
 pub(crate) fn model_named(name: &str, id: &str) -> Model {
     let config = ModelConfig {
@@ -42,6 +47,12 @@ pub(crate) fn entry(replicas: u16, cards: &[&str]) -> Entry {
     let mut entry = Entry::new(with(replicas, cards), true, Vec::new(), Timestamp::UNIX_EPOCH);
     entry.seats.iter_mut().for_each(|seat| seat.stage = running());
     entry
+}
+
+/// A replica whose engine was found, or just started, with these settings.
+pub(crate) fn adopted(seat: &mut Seat, config: &ModelConfig, number: u16) {
+    (seat.cards, seat.runs) = (config.layout.cards_of(number).to_vec(), Some(config.clone()));
+    seat.stage = Stage::Loading { launch: launch("L"), clock: LoadClock::start(Timestamp::UNIX_EPOCH, Instant::now(), true) };
 }
 
 pub(crate) fn running() -> Stage {

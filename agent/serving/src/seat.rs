@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use warden_domain::{
     Problem, ProblemKind,
-    engine::{Answering, Launch},
+    engine::{Answering, Capacity, Launch},
     ids::{GenerationId, GpuId, ReplicaId},
-    model::{ReplicaState, StateReason, StateWord},
+    model::{ModelConfig, ReplicaState, StateReason, StateWord},
     replica::{Replica, Sampled},
 };
 use warden_store::loads::Phases;
@@ -61,8 +61,18 @@ pub(crate) struct Seat {
     pub(crate) turn: Turn,
     /// Beyond the number of replicas that the model has now.
     pub(crate) extra: bool,
+    /// It was taken out of service by hand.
+    pub(crate) parked: bool,
     /// Cards that its engine was given.
     pub(crate) cards: Vec<GpuId>,
+    /// The attempt that its last launch came from, when that is known.
+    pub(crate) generation: Option<GenerationId>,
+    /// Settings that its last launch was started with; `None` when that is not known.
+    pub(crate) runs: Option<ModelConfig>,
+    /// It was found running by this agent and did not answer since.
+    pub(crate) adopted: bool,
+    /// An adopted engine said in its log that it is ready, and did not answer; since then.
+    pub(crate) mute: Option<Instant>,
     /// A look is under way.
     pub(crate) observed: bool,
     /// No further look before this moment.
@@ -102,7 +112,12 @@ impl Seat {
             stage: Stage::Idle,
             turn: Turn::Settled,
             extra: false,
+            parked: false,
             cards: Vec::new(),
+            generation: None,
+            runs: None,
+            adopted: false,
+            mute: None,
             observed: false,
             next_look: Instant::now(),
             sampled: false,
@@ -152,6 +167,11 @@ impl Seat {
         self.is_under_way() || self.lingers
     }
 
+    /// Whether its engine runs with other settings than these.
+    pub(crate) fn is_outdated(&self, settings: &ModelConfig) -> bool {
+        self.may_run() && self.runs.as_ref().is_some_and(|runs| !runs.runs_as(settings))
+    }
+
     /// Whether it answers at this moment.
     pub(crate) const fn answers(&self) -> bool {
         matches!(self.stage, Stage::Running { silent: None, .. })
@@ -183,10 +203,11 @@ impl Seat {
             reason: None,
             last_log_line: None,
             phases: Vec::new(),
+            outdated: false,
         };
         let mut launched = None;
         match &self.stage {
-            Stage::Idle => {}
+            Stage::Idle => state.reason = self.parked.then(drained),
             Stage::Waiting(reason) | Stage::Failed(reason) | Stage::Down(reason) => state.reason = Some(reason.clone()),
             Stage::Starting(_) => state.phase = Some("start".to_owned()),
             Stage::Loading { launch, clock } => {
@@ -221,8 +242,18 @@ impl Seat {
             id: launch.replica.clone(),
             launch: launch.launch.clone(),
             endpoint: launch.endpoint.clone(),
-            capacity: answering.capacity,
+            capacity: self.bounded(answering.capacity),
         })
+    }
+}
+
+impl Seat {
+    /// An engine that counts tokens does not say how many requests it was told to take.
+    fn bounded(&self, capacity: Capacity) -> Capacity {
+        match capacity {
+            Capacity::Tokens { tokens, slots: None } => Capacity::Tokens { tokens, slots: self.runs.as_ref().map(|runs| runs.slots) },
+            other => other,
+        }
     }
 }
 
@@ -241,6 +272,14 @@ pub(crate) fn reason_of(problem: Problem) -> StateReason {
     StateReason { code: problem.kind.code().to_owned(), message: problem.message, hint: problem.hint }
 }
 
+fn drained() -> StateReason {
+    StateReason {
+        code: "drained".to_owned(),
+        message: "It was taken out of service by hand.".to_owned(),
+        hint: Some("Load or reload the model to start it again.".to_owned()),
+    }
+}
+
 /// Code of the reason of a replica whose cards are not there, or not known yet.
 pub(crate) const NO_CARDS: &str = "gpus_missing";
 
@@ -255,6 +294,8 @@ pub(crate) fn without_cards(problem: Problem, waits: bool) -> StateReason {
 
 #[cfg(test)]
 mod tests {
+    use warden_domain::units::Tokens;
+
     use super::*;
     use crate::samples::{launch, s};
 
@@ -281,6 +322,16 @@ mod tests {
             assert!(seat(stage).served_as(false).is_none());
         }
         assert!(seat(running(None)).served_as(true).is_some());
+    }
+
+    #[test]
+    fn an_engine_that_counts_tokens_gets_no_more_requests_than_it_was_told_to_take() {
+        let told = Answering { capacity: Capacity::Tokens { tokens: Tokens(40_000), slots: None }, ..Answering::default() };
+        let mut config = crate::samples::model_named("tiny", "mdl_1").config;
+        config.slots = 3;
+        let stage = Stage::Running { launch: launch("L"), answering: told, silent: None, watch: Watch::new(Instant::now()) };
+        let seat = Seat { runs: Some(config), ..seat(stage) };
+        assert_eq!(seat.served_as(false).unwrap().capacity, Capacity::Tokens { tokens: Tokens(40_000), slots: Some(3) });
     }
 
     #[test]

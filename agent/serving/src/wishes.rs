@@ -13,17 +13,20 @@ use warden_store::{
 };
 
 use crate::{
+    adopt::FIRST_FINDING,
+    bounded::blocking,
     claims, demand,
     entry::Entry,
     evidence,
-    loading::LoadClock,
     reconciler::{Reconciler, clash},
-    seat::{NO_CARDS, Seat, Stage, reason_of},
+    seat::{NO_CARDS, Seat, Stage},
 };
 
 /// How long the start of the agent waits for the first look at adopted engines.
 /// Short, because new clients wait as long: an engine that hangs is told apart later.
 const FIRST_LOOK: Duration = Duration::from_millis(1200);
+/// How long it waits for what was kept of engines that were given up.
+const EVIDENCE_LOOK: Duration = Duration::from_secs(2);
 
 impl Reconciler {
     /// Reads what is wanted, adopts what runs, and waits a moment for the first looks.
@@ -32,7 +35,8 @@ impl Reconciler {
         self.boards.on_request.store(Arc::new(demand::names(&models)));
         let (wanted, loaded) = self.store.read(|db| Ok((desired::wanted(db)?, desired::remembered(db)?))).await?;
         let folder = self.tools.evidence_dir.clone();
-        let incidents = tokio::task::spawn_blocking(move || evidence::known(&folder)).await.unwrap_or_default();
+        // On the disk of the store, but not worth a start that waits for it.
+        let incidents = blocking(EVIDENCE_LOOK, move || evidence::known(&folder)).await.unwrap_or_default();
         let now = clock::now();
         for model in models.into_iter().filter(|model| wanted.contains(&model.id)) {
             self.registered.insert(model.id.clone(), model.clone());
@@ -48,7 +52,7 @@ impl Reconciler {
             }
             self.entries.insert(entry.model.id.clone(), entry);
         }
-        self.adopt().await;
+        self.adopt(FIRST_FINDING).await;
         self.look_at_all();
         let deadline = Instant::now() + FIRST_LOOK;
         while self.entries.values().flat_map(|entry| &entry.seats).any(|seat| seat.observed) {
@@ -62,50 +66,10 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Takes over the engines that run: those of wanted models are watched from now on, others are stopped.
-    pub(crate) async fn adopt(&mut self) {
-        let running = match self.tools.engines.running().await {
-            Ok(running) => running,
-            Err(problem) => {
-                let reason = reason_of(problem);
-                for entry in self.entries.values_mut().filter(|entry| entry.wanted) {
-                    entry.seats.iter_mut().for_each(|seat| seat.stage = Stage::Waiting(reason.clone()));
-                }
-                return;
-            }
-        };
-        self.adopted = true;
-        for launch in running {
-            let wanted = self.entries.values_mut().filter(|entry| entry.wanted);
-            let found = wanted.flat_map(|entry| {
-                let layout = entry.model.config.layout.clone();
-                entry.seats.iter_mut().zip(0u16..).map(move |(seat, number)| (seat, layout.cards_of(number).to_vec()))
-            });
-            match found.into_iter().find(|(seat, _)| seat.id == launch.replica) {
-                Some((seat, cards)) => {
-                    tracing::info!(replica = %launch.replica, launch = %launch.launch, "engine adopted");
-                    (seat.cards, seat.served) = (cards, true);
-                    seat.stage = Stage::Loading { launch, clock: LoadClock::start(clock::now(), Instant::now(), true) };
-                }
-                None => self.tools.stop_stray(&launch),
-            }
-        }
-        // A model of which nothing runs any more is loaded anew, with the settings of now.
-        for (id, model) in std::mem::take(&mut self.registered) {
-            if let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.may_run() && entry.model.config != model.config) {
-                entry.take(model, clock::now());
-                let (id, config) = (entry.model.id.clone(), entry.model.config.clone());
-                if let Err(error) = self.store.write(move |tx| desired::remember(tx, &id, &config)).await {
-                    tracing::warn!(%error, "the settings of a model that is loaded anew could not be recorded");
-                }
-            }
-        }
-    }
-
     pub(crate) async fn load(&mut self, model: Model) -> Result<(), Problem> {
         let (name, id) = (model.config.served_name.clone(), model.id.clone());
         let entry = self.entries.get(&id);
-        if let Some(entry) = entry.filter(|entry| entry.wanted && !entry.seats.iter().any(is_down)) {
+        if let Some(entry) = entry.filter(|entry| entry.wanted && !entry.seats.iter().any(|seat| is_down(seat) || seat.parked)) {
             let what = if entry.answers() { "is running already" } else { "is being loaded already" };
             return Err(clash(format!("The model {name} {what}."), "Unload it first to load it anew, or reload it."));
         }
@@ -124,7 +88,7 @@ impl Reconciler {
         }
         (entry.wanted, entry.notice) = (true, None);
         for seat in &mut entry.seats {
-            (seat.tries, seat.not_before) = (0, None);
+            (seat.tries, seat.not_before, seat.parked) = (0, None, false);
             if is_down(seat) {
                 seat.stage = Stage::Idle;
             }
@@ -162,6 +126,30 @@ impl Reconciler {
         entry.take(model, clock::now());
         entry.begin_reload(&way);
         Ok(way)
+    }
+
+    /// Takes one replica out of service until the model is loaded or reloaded.
+    pub(crate) fn drain(&mut self, model: &Model, number: u16) -> Result<(), Problem> {
+        let name = &model.config.served_name;
+        let none = || {
+            Problem::new(ProblemKind::NotFound, format!("The model {name} has no replica {number}."))
+                .hint("Replicas are counted from 0; its state lists them.")
+        };
+        let entry = self.entries.get_mut(&model.id).ok_or_else(none)?;
+        if entry.is_reloading() {
+            return Err(clash(format!("A reload of the model {name} is under way."), "Wait until it is through."));
+        }
+        let others = entry.seats.iter().zip(0u16..).any(|(seat, other)| other != number && seat.answers());
+        let seat = entry.seats.get_mut(usize::from(number)).ok_or_else(none)?;
+        if seat.launch().is_none() {
+            return Err(clash(format!("The replica {} does not run.", seat.id), "There is nothing to drain."));
+        }
+        if !others {
+            return Err(clash(format!("No other replica of {name} answers, so {} stays.", seat.id), "Unload the model to stop all of it."));
+        }
+        tracing::info!(replica = %seat.id, "drained by hand");
+        seat.parked = true;
+        Ok(())
     }
 
     /// Records that a model is wanted, and with which settings it is loaded.

@@ -21,7 +21,9 @@ use warden_domain::{
 };
 
 use crate::{
+    bounded::{FILE_LIMIT, blocking, of_file},
     evidence::{self, Evidence},
+    journal::{self, Started},
     name::replica_id,
     plan::Key,
 };
@@ -52,6 +54,7 @@ pub(crate) struct Tools {
     pub(crate) engines: Arc<dyn Engines>,
     pub(crate) flights: Arc<dyn InFlight>,
     pub(crate) evidence_dir: PathBuf,
+    pub(crate) launches_dir: PathBuf,
     pub(crate) events: mpsc::UnboundedSender<Event>,
 }
 
@@ -61,21 +64,63 @@ const DRAIN_LOOK: Duration = Duration::from_millis(50);
 /// Figures that are not there after this long are not waited for.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 const EVIDENCE_LIMIT: Duration = Duration::from_secs(5);
+/// A launch that cannot be written down within this time is not started.
+const RECORD_LIMIT: Duration = Duration::from_secs(10);
 /// Lines of the log that are kept.
 const EVIDENCE_LINES: usize = 2000;
 
 impl Tools {
-    /// Checks the file once more, then starts the engine.
-    pub(crate) fn start(&self, key: Key, model: &Model, generation: GenerationId) {
+    /// Checks the file once more, writes down what is started, then starts the engine.
+    pub(crate) fn start(&self, key: Key, model: &Model, generation: GenerationId, device_minors: Vec<u32>) {
         let (tools, model) = (self.clone(), model.clone());
         tokio::spawn(async move {
-            let plan = replica_plan(&model, key.seat, generation.clone());
-            let result = match tools.registry.verify(&model.id).await {
-                Ok(()) => tools.engines.start(&plan).await,
-                Err(problem) => Err(problem),
-            };
+            let plan = ReplicaPlan { device_minors, ..replica_plan(&model, key.seat, generation.clone()) };
+            let result = tools.start_recorded(&plan, &model, key.seat).await;
+            if result.is_ok() {
+                let (replica, now) = (plan.replica.clone(), generation.clone());
+                tools.forget_launches(move |started| started.replica != replica || started.generation == now);
+            }
             let _ = tools.events.send(Event::Started { key, generation, result });
         });
+    }
+
+    async fn start_recorded(&self, plan: &ReplicaPlan, model: &Model, seat: u16) -> Result<Launch, Problem> {
+        let (registry, id) = (self.registry.clone(), model.id.clone());
+        of_file(&model.config.path, FILE_LIMIT, async move { registry.verify(&id).await }).await?;
+        self.record(Started::new(plan.generation.clone(), plan.replica.clone(), model.id.clone(), seat, model.config.clone())).await?;
+        self.engines.start(plan).await
+    }
+
+    /// Writes down with which settings a launch is started.
+    async fn record(&self, started: Started) -> Result<(), Problem> {
+        let folder = self.launches_dir.clone();
+        let shown = folder.clone();
+        of_file(&shown, RECORD_LIMIT, async move {
+            let written = tokio::task::spawn_blocking(move || journal::write(&folder, &started).map_err(|cause| (folder, cause))).await;
+            match written {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err((folder, cause))) => Err(Problem::from_io(&folder.display().to_string(), &cause)),
+                Err(_) => Err(Problem::internal("Writing down a launch ended unexpectedly.")),
+            }
+        })
+        .await
+    }
+
+    /// Writes down that a launch answered. Nothing depends on it at once, so nobody waits for it.
+    pub(crate) fn answered(&self, mut started: Started) {
+        started.answered = true;
+        let tools = self.clone();
+        tokio::spawn(async move {
+            if let Err(problem) = tools.record(started).await {
+                tracing::warn!(%problem, "that an engine answered could not be written down");
+            }
+        });
+    }
+
+    /// Removes records of launches that are over.
+    pub(crate) fn forget_launches(&self, kept: impl Fn(&Started) -> bool + Send + 'static) {
+        let folder = self.launches_dir.clone();
+        tokio::task::spawn_blocking(move || journal::keep(&folder, kept));
     }
 
     /// Waits for the replica's requests, then stops the engine.
@@ -122,11 +167,17 @@ impl Tools {
     async fn keep_now(&self, model: &ModelId, launch: &Launch, reason: StateReason, sample: Option<Sampled>) {
         let gathered = async { (self.engines.log_tail(&launch.replica, EVIDENCE_LINES).await, self.engines.traces(launch).await) };
         let (log, traces) = timeout(EVIDENCE_LIMIT, gathered).await.unwrap_or_default();
+        let mut incident = Incident { at: clock::now(), replica: launch.replica.clone(), reason: reason.clone(), evidence: None };
         let evidence = Evidence { model: model.clone(), launch: launch.clone(), reason, sample, log, traces };
         let folder = self.evidence_dir.clone();
-        if let Ok(incident) = tokio::task::spawn_blocking(move || evidence::keep(&folder, &evidence)).await {
-            let _ = self.events.send(Event::Kept { model: model.clone(), incident });
+        // A disk that hangs must not keep the engine from being ended and started again.
+        match blocking(EVIDENCE_LIMIT, move || evidence::keep(&folder, &evidence)).await {
+            Some(kept) => incident = kept,
+            None => {
+                tracing::warn!(replica = %launch.replica, folder = %self.evidence_dir.display(), "the disk did not take what was to be kept of an engine")
+            }
         }
+        let _ = self.events.send(Event::Kept { model: model.clone(), incident });
     }
 
     pub(crate) fn look(&self, key: Key, launch: &Launch) {
@@ -171,6 +222,8 @@ fn replica_plan(model: &Model, number: u16, generation: GenerationId) -> Replica
         context: model.config.context.unwrap_or(Tokens(trained)),
         slots: model.config.slots,
         gpus: model.config.layout.cards_of(number).to_vec(),
+        device_minors: Vec::new(),
         extra_args: model.config.layout.extra_args.clone(),
+        trust_remote_code: model.config.layout.trust_remote_code,
     }
 }

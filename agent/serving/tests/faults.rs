@@ -30,6 +30,8 @@ fn plan(bench: &Bench, file: &str) -> ReplicaPlan {
         slots: 1,
         gpus: Vec::new(),
         extra_args: Vec::new(),
+        device_minors: Vec::new(),
+        trust_remote_code: false,
     }
 }
 

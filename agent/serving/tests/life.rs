@@ -6,7 +6,7 @@ mod bench;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use bench::{Bench, LOAD, chat, running, wait_for};
+use bench::{Bench, LOAD, chat, running, wait_for, wait_until};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -15,7 +15,7 @@ use warden_domain::{
     ProblemKind,
     change::Topic,
     engine::EngineKind,
-    model::{Registry, StateWord},
+    model::{ModelChange, ModelState, Registry, StateWord},
     replica::Serving,
     units::Tokens,
 };
@@ -109,6 +109,37 @@ async fn an_engine_outlives_the_agent_and_is_adopted_with_the_same_identity() {
     bench.restart_runner();
     let room = bench.room().await;
     assert!(room.states().is_empty(), "an unloaded model came back: {:?}", room.states());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_whose_agent_is_killed_is_finished_on_real_engines() {
+    let mut bench = Bench::new();
+    let model = bench.register("tiny").await;
+    bench.models.change(&model.id, ModelChange { replicas: Some(2), slots: Some(1), ..ModelChange::default() }).await.unwrap();
+    let room = bench.room().await;
+    room.load(&model.id).await.unwrap();
+    let both = |state: &ModelState| state.replicas.len() == 2 && state.replicas.iter().all(|r| r.state == StateWord::Running && !r.outdated);
+    let before = wait_until(&room, &model.id, "both", both).await;
+    bench.models.change(&model.id, ModelChange { slots: Some(3), ..ModelChange::default() }).await.unwrap();
+    room.reload(&model.id).await.unwrap();
+    // The first is up anew or on its way, the second still runs as it was.
+    wait_until(&room, &model.id, "half", |s| {
+        s.replicas.len() == 2 && s.replicas[0].launch.as_ref().is_some_and(|l| Some(l) != before.replicas[0].launch.as_ref())
+    })
+    .await;
+    drop(room);
+    bench.restart_runner();
+    let room = bench.room().await;
+    let after = wait_until(&room, &model.id, "finished", both).await;
+    assert_ne!(after.replicas[1].launch, before.replicas[1].launch, "it keeps the settings of before");
+    assert_eq!(after.loaded.unwrap().slots, 3);
+    for pid in bench.engine_pids() {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        let words: Vec<&[u8]> = line.split(|&b| b == 0).collect();
+        assert!(words.windows(2).any(|pair| pair == [b"--parallel".as_slice(), b"3".as_slice()]), "{}", String::from_utf8_lossy(&line));
+    }
+    assert_eq!(bench.engine_pids().len(), 2);
+    room.shutdown(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

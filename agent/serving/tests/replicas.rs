@@ -32,6 +32,9 @@ async fn every_replica_that_answers_is_in_the_table_with_its_own_cards() {
     let mut cards: Vec<Vec<GpuId>> = bench.script.started().into_iter().map(|plan| plan.gpus).collect();
     cards.sort_by_key(|own| own[0].as_str().to_owned());
     assert_eq!(cards, [["a", "b"].map(GpuId::from_stored), ["c", "d"].map(GpuId::from_stored)]);
+    let mut files: Vec<Vec<u32>> = bench.script.started().into_iter().map(|plan| plan.device_minors).collect();
+    files.sort();
+    assert_eq!(files, [[0, 1], [2, 3]], "and their device files, which a sandbox needs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,6 +159,33 @@ async fn a_rolling_reload_drains_one_replica_while_the_other_serves_and_takes_th
     assert_eq!(after.loaded.unwrap().slots, 3);
     assert_eq!(bench.script.stopped(), ["tiny-0", "tiny-1"]);
     assert!(bench.script.started()[2..].iter().all(|plan| plan.slots == 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_replica_is_drained_by_hand_and_comes_back_with_the_next_load() {
+    let bench = Bench::new();
+    bench.script.cards(&["a", "b"]);
+    let (model, other) = (bench.register("tiny", 2, &["a", "b"]).await, bench.register("other", 1, &["b"]).await);
+    let room = bench.room().await;
+    assert_eq!(room.drain(&model.id, 0).await.unwrap_err().kind, ProblemKind::NotFound);
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "both", all_run(2)).await;
+    assert_eq!(room.drain(&model.id, 2).await.unwrap_err().kind, ProblemKind::NotFound);
+    bench.script.in_flight("tiny-1", 1);
+    room.drain(&model.id, 1).await.unwrap();
+    assert_eq!(served(&room, "tiny"), ["tiny-0"], "new requests go to the other");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(bench.script.stopped().is_empty(), "it was stopped under a running request");
+    bench.script.in_flight("tiny-1", 0);
+    let parked = |s: &warden_domain::model::ModelState| s.replicas.len() == 2 && s.replicas[1].reason.as_ref().is_some_and(|r| r.code == "drained");
+    let state = until(&room, &model.id, "drained", parked).await;
+    assert_eq!((state.state, state.replicas[1].state), (StateWord::Running, StateWord::Stopped));
+    assert_eq!(room.drain(&model.id, 0).await.unwrap_err().kind, ProblemKind::Conflict, "nothing would serve");
+    assert_eq!(room.load(&other.id).await.unwrap_err().kind, ProblemKind::Conflict, "its card is kept for it");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(bench.script.started().len(), 2, "it came back by itself");
+    room.load(&model.id).await.unwrap();
+    until(&room, &model.id, "both again", all_run(2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,6 +122,38 @@ fn reload_question(web: &Web, guest: &Guest, model: &Model) -> Question {
     }
 }
 
+/// `GET /ui/models/{id}/replicas/{number}/drain`: the question.
+pub(crate) async fn ask_drain(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path((id, number)): Path<(String, u16)>) -> Response {
+    match web.registry.get(&ModelId::from_stored(id)).await {
+        Ok(model) => ask::show(&web, &guest, &headers, drain_question(&web, &guest, &model, number), None).await,
+        Err(problem) => refuse(&web, guest.look, &headers, &problem),
+    }
+}
+
+/// `POST /ui/models/{id}/replicas/{number}/drain`
+pub(crate) async fn drain(State(web): State<Web>, headers: HeaderMap, guest: Guest, Path((id, number)): Path<(String, u16)>) -> Response {
+    let id = ModelId::from_stored(id);
+    let outcome = if guest.may_change() { web.serving.drain(&id, number).await } else { Err(role(&guest)) };
+    match (outcome, web.registry.get(&id).await) {
+        (Ok(()), _) => respond::done(),
+        (Err(problem), Ok(model)) => ask::show(&web, &guest, &headers, drain_question(&web, &guest, &model, number), Some(&problem)).await,
+        (Err(problem), Err(_)) => refuse(&web, guest.look, &headers, &problem),
+    }
+}
+
+fn drain_question(web: &Web, guest: &Guest, model: &Model, number: u16) -> Question {
+    let t = guest.look.lang.text();
+    let states = web.serving.states();
+    let replica = states.get(&model.id).and_then(|state| state.replicas.get(usize::from(number))).map(|replica| replica.id.to_string());
+    Question {
+        url: format!("/ui/models/{}/replicas/{number}/drain", model.id),
+        question: t.ask_drain(replica.unwrap_or_else(|| format!("{} {number}", model.config.served_name))),
+        plan: vec![t.ask_drain_step.to_owned(), t.ask_drain_back.to_owned()],
+        verb: t.ask_drain_verb,
+        back: format!("/ui/models/{}", model.id),
+    }
+}
+
 fn remove_question(_: &Web, guest: &Guest, model: &Model) -> Question {
     let t = guest.look.lang.text();
     Question {

@@ -37,6 +37,8 @@ struct ReplicaView {
     /// What it does, or why it does not run.
     more: String,
     launch: String,
+    /// Where it is taken out of service, when another one would go on.
+    drain_url: Option<String>,
 }
 
 struct PhaseView {
@@ -52,6 +54,8 @@ struct IncidentView {
     replica: String,
     sentence: String,
     kept: String,
+    /// Where its files are.
+    files: Option<String>,
 }
 
 #[derive(Template)]
@@ -88,10 +92,10 @@ impl Detail {
             engine: engines::awaited(web, state, t).await,
             config: config(&model, t),
             facts: facts(&model, state, &Moment::new(model.created_at, now, t), t),
-            replicas: replicas(state, t),
+            replicas: replicas(state, guest.may_change().then_some(id), t),
             routing: RoutingCard::of(web, id, t),
             phases: state.map_or_else(Vec::new, |state| phases(state, now, t)),
-            incidents: state.map_or_else(Vec::new, |state| state.incidents.iter().map(|found| incident(found, now, t)).collect()),
+            incidents: state.map_or_else(Vec::new, |state| state.incidents.iter().map(|found| incident(id, found, now, t)).collect()),
             notice: state.and_then(|s| s.notice.clone()).map(|notice| (notice.message, notice.hint.unwrap_or_default())),
             pending: state.and_then(|s| s.loaded.as_ref()).is_some_and(|loaded| *loaded != model.config),
             settings_url: guest.is_admin().then(|| format!("/ui/models/{id}/settings")),
@@ -111,7 +115,8 @@ impl Detail {
 
 fn config(model: &Model, t: &Text) -> Vec<(&'static str, String)> {
     let config = &model.config;
-    vec![
+    let trusted = config.layout.trust_remote_code.then(|| (t.detail_trust, t.detail_trust_yes.to_owned()));
+    let facts = [
         (t.detail_served_name, config.served_name.clone()),
         (t.detail_engine, config.engine.as_str().to_owned()),
         (t.detail_context, config.context.map_or_else(|| t.detail_context_default.to_owned(), |n| t.detail_tokens(wording::grouped(n.0)))),
@@ -120,7 +125,8 @@ fn config(model: &Model, t: &Text) -> Vec<(&'static str, String)> {
         (t.detail_gpus, joined(config.layout.gpus.iter()).unwrap_or_else(|| t.detail_gpus_none.to_owned())),
         (t.detail_extra_args, joined(config.layout.extra_args.iter()).unwrap_or_else(|| UNKNOWN.to_owned())),
         (t.detail_path, config.path.display().to_string()),
-    ]
+    ];
+    facts.into_iter().chain(trusted).collect()
 }
 
 fn facts(model: &Model, state: Option<&ModelState>, registered: &Moment, t: &Text) -> Vec<(&'static str, String)> {
@@ -178,27 +184,35 @@ fn phase_view(phase: &LoadPhase, now: Timestamp, t: &Text) -> PhaseView {
     }
 }
 
-fn incident(found: &Incident, now: Timestamp, t: &Text) -> IncidentView {
+fn incident(id: &ModelId, found: &Incident, now: Timestamp, t: &Text) -> IncidentView {
     IncidentView {
         at: Moment::new(found.at, now, t),
         replica: found.replica.to_string(),
         sentence: found.reason.message.clone(),
         kept: found.evidence.as_ref().map_or_else(|| t.detail_incident_not_kept.to_owned(), |folder| t.detail_incident_kept(folder)),
+        files: found.evidence.as_ref().and_then(|folder| folder.rsplit('/').next()).map(|name| format!("/api/models/{id}/evidence/{name}")),
     }
 }
 
-fn replicas(state: Option<&ModelState>, t: &Text) -> Vec<ReplicaView> {
+/// `changes` = the model, for somebody who may change what runs.
+fn replicas(state: Option<&ModelState>, changes: Option<&ModelId>, t: &Text) -> Vec<ReplicaView> {
     let replicas = state.map(|s| s.replicas.as_slice()).unwrap_or_default();
+    let answering = replicas.iter().filter(|replica| replica.state == StateWord::Running && replica.phase.is_none()).count();
     replicas
         .iter()
-        .map(|replica| ReplicaView {
+        .enumerate()
+        .map(|(number, replica)| ReplicaView {
             id: replica.id.to_string(),
             state: StateView::of(replica.state, t),
             more: match (&replica.reason, &replica.phase) {
                 (Some(reason), _) => format!("{} {}", reason.message, reason.hint.clone().unwrap_or_default()),
                 (None, Some(phase)) => wording::phase(Some(phase), t),
+                (None, None) if replica.outdated => t.detail_outdated.to_owned(),
                 (None, None) => String::new(),
             },
+            drain_url: changes
+                .filter(|_| answering > 1 && replica.state == StateWord::Running && replica.phase.is_none())
+                .map(|id| format!("/ui/models/{id}/replicas/{number}/drain")),
             launch: replica.launch.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
         })
         .collect()

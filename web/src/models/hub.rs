@@ -1,5 +1,7 @@
 //! `/ui/models/hub`: a model by the name of its repository. The address holds the whole question, so it can be kept and sent on.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use axum::{
     extract::{Query, State},
@@ -23,6 +25,9 @@ use crate::{
     visit::Guest,
     wording::UNKNOWN,
 };
+
+/// Names in the sentence about files that would run code.
+const CODE_SHOWN: usize = 8;
 
 /// A card to reckon with.
 pub(crate) struct CardView {
@@ -50,6 +55,8 @@ struct Found {
     choices: Vec<ChoiceView>,
     /// A sentence about files that are not offered.
     others: String,
+    /// A sentence about files that would run code.
+    code: String,
 }
 
 #[derive(Template)]
@@ -124,16 +131,23 @@ async fn find(web: &Web, asked: &Asked, t: &'static Text) -> Result<Found, Probl
     // Once more, now that the headers were read: they tell number formats that names do not.
     let found = web.hub.discover(&RepoAsk { repo: asked.repo.clone(), revision: asked.revision.clone() }).await?;
     let place = fits.first().map(|fit| fit.table.place.clone()).unwrap_or_default();
-    let offered: usize = found.choices.iter().map(|choice| choice.files.len()).sum();
+    // Several choices may share a file.
+    let offered: BTreeSet<&str> = found.choices.iter().flat_map(|choice| &choice.files).map(|file| file.path.as_str()).collect();
+    let others = found.files.len().saturating_sub(offered.len()) as u64;
+    let code: Vec<&str> = found.code().map(|file| file.path.as_str()).collect();
+    let more = if code.len() > CODE_SHOWN { ", …" } else { "" };
+    let names = format!("{}{more}", code.iter().take(CODE_SHOWN).copied().collect::<Vec<_>>().join(", "));
+    let code = if code.is_empty() { String::new() } else { t.hub_code(names) };
     Ok(Found {
         choices: found.choices.iter().map(|choice| view(choice, &fits, asked, t)).collect(),
         repo: found.repo,
         commit: found.commit.chars().take(12).collect(),
         place,
-        others: match found.files.len().saturating_sub(offered) as u64 {
+        others: match others {
             0 => String::new(),
             others => t.hub_others(others),
         },
+        code,
     })
 }
 

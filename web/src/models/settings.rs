@@ -38,6 +38,9 @@ struct Settings {
     back: String,
     fields: Vec<Field>,
     on_request: bool,
+    /// Its engine could run code that lies beside the model.
+    trust_offered: bool,
+    trust: bool,
 }
 
 /// What the form sends; all of it text, checked here.
@@ -55,6 +58,8 @@ pub(crate) struct Wanted {
     extra_args: String,
     /// A checkbox: there when it is ticked.
     on_request: Option<String>,
+    /// The same.
+    trust_remote_code: Option<String>,
 }
 
 impl Wanted {
@@ -67,6 +72,7 @@ impl Wanted {
             gpus: Some(words(&self.gpus, |word| GpuId::from_stored(word))),
             extra_args: Some(words(&self.extra_args, str::to_owned)),
             on_request: Some(self.on_request.is_some()),
+            trust_remote_code: Some(self.trust_remote_code.is_some()),
         })
     }
 }
@@ -112,6 +118,8 @@ pub(crate) async fn page(State(web): State<Web>, headers: HeaderMap, guest: Gues
             back: format!("/ui/models/{}", model.id),
             fields: fields(&model.config, t),
             on_request: model.config.layout.on_request,
+            trust_offered: model.config.engine.check_trust().is_ok(),
+            trust: model.config.layout.trust_remote_code,
             name,
         })
     };
@@ -131,6 +139,11 @@ pub(crate) async fn submit(State(web): State<Web>, headers: HeaderMap, guest: Gu
         let change = wanted.into_change(guest.look.lang.text())?;
         let engine = web.registry.get(&id).await?.config.engine;
         web.engines.check_arguments(engine, change.extra_args.as_deref().unwrap_or_default())?;
+        // Only a person who is signed in comes here.
+        if change.trust_remote_code == Some(true) {
+            engine.check_trust()?;
+            tracing::warn!(model = %id, "code that lies beside a model may run");
+        }
         web.registry.change(&id, change).await
     };
     match saved.await {
@@ -152,6 +165,7 @@ mod tests {
             gpus: gpus.to_owned(),
             extra_args: "--flash-attn  on".to_owned(),
             on_request: None,
+            trust_remote_code: None,
         }
     }
 
@@ -160,6 +174,7 @@ mod tests {
         let change = wanted("", "GPU-a  GPU-b").into_change(&EN).unwrap();
         assert_eq!((change.context, change.slots, change.replicas), (Some(None), None, Some(2)));
         assert_eq!(change.gpus.unwrap().len(), 2);
+        assert_eq!(change.trust_remote_code, Some(false), "what is not ticked is not trusted");
         assert_eq!((change.extra_args.unwrap(), change.on_request), (vec!["--flash-attn".to_owned(), "on".to_owned()], Some(false)));
         assert!(wanted("long", "").into_change(&EN).unwrap_err().message.contains("Context window"));
     }

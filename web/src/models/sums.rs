@@ -16,6 +16,8 @@ pub(crate) struct Sums {
     pub(crate) rows: Vec<SumRow>,
     /// Names and values below the rows.
     pub(crate) totals: Vec<(&'static str, String)>,
+    /// Sentences about what the sum does not tell, such as a card that is too small.
+    pub(crate) notes: Vec<String>,
     /// What is not known; empty when everything is.
     pub(crate) missing: String,
     /// Advice, for tight and too large ones.
@@ -72,6 +74,7 @@ impl Sums {
                 })
                 .collect(),
             totals,
+            notes: table.notes.clone(),
             missing: table.missing.join(", "),
             advice,
         }
@@ -87,6 +90,7 @@ fn name(key: &str, t: &'static Text) -> &'static str {
         "repack" => t.hub_row_repack,
         "prompt_cache" => t.hub_row_prompt_cache,
         "checkpoints" => t.hub_row_checkpoints,
+        "mmproj" => t.hub_row_mmproj,
         "split" => t.hub_row_split,
         _ => t.hub_row_overhead,
     }
@@ -101,6 +105,7 @@ fn words(key: &str, cards: bool, t: &'static Text) -> &'static str {
         "repack" => t.hub_words_repack,
         "prompt_cache" => t.hub_words_prompt_cache,
         "checkpoints" => t.hub_words_checkpoints,
+        "mmproj" => t.hub_words_mmproj,
         "split" => t.hub_words_split,
         _ if cards => t.hub_words_overhead_cards,
         _ => t.hub_words_overhead,

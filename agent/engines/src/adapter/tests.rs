@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use warden_domain::{
     ProblemKind,
     ids::{GenerationId, GpuId, ReplicaId},
+    share,
 };
 
 use super::*;
@@ -22,13 +23,19 @@ pub(crate) fn plan(engine: EngineKind, slots: u16, cards: usize, extra: &[&str])
         context: Tokens(4096),
         slots,
         gpus: (0..cards).map(|card| GpuId::from_stored(format!("GPU-0000000{card}-1111-2222-3333-444444444444"))).collect(),
+        device_minors: (0u32..).take(cards).collect(),
+        trust_remote_code: false,
         extra_args: extra.iter().map(|&word| word.to_owned()).collect(),
     }
 }
 
 /// The appliance, with so many processors.
 pub(crate) fn ground(cpus: usize) -> Ground<'static> {
-    Ground { socket: Path::new("/run/warden-engine/tiny-0/engine.sock"), cache: Path::new("/tmp/engine-cache"), machine: Machine { cpus } }
+    Ground {
+        socket: Path::new("/run/warden-engine/tiny-0/engine.sock"),
+        cache: Path::new("/tmp/engine-cache"),
+        machine: Machine { cpus, memory: None },
+    }
 }
 
 /// The command as a golden file holds it: environment first, then one argument per line.
@@ -72,6 +79,18 @@ fn command_lines_and_environments_change_only_on_purpose() {
 }
 
 #[test]
+fn vllm_is_told_its_share_of_cards_once_and_the_admins_word_counts() {
+    let said = |cards, extra: &[&str]| {
+        let arguments = command(&plan(EngineKind::Vllm, 1, cards, extra), ground(2)).unwrap().arguments;
+        let shares = arguments.iter().filter(|word| word.contains("memory-utilization")).count();
+        (shares, share::said(&arguments).map(Result::unwrap))
+    };
+    assert_eq!(said(2, &[]), (1, Some(share::CARD_SHARE)));
+    assert_eq!(said(2, &["--gpu-memory-utilization", "0.5"]), (1, Some(0.5)));
+    assert_eq!(said(0, &[]), (0, None), "processors have no share of a card");
+}
+
+#[test]
 fn each_slot_of_llama_gets_the_whole_window_that_was_promised() {
     let whole = |slots| written(&plan(EngineKind::LlamaCpp, slots, 0, &[]), 2);
     assert!(whole(4).contains("--ctx-size\n16384\n"));
@@ -89,6 +108,18 @@ fn the_boxs_own_flags_come_after_the_admins_and_are_never_the_admins() {
         let problem = command(&plan(engine, 1, 0, &["--port", "1"]), ground(2)).unwrap_err();
         assert_eq!(problem.kind, ProblemKind::Invalid);
     }
+}
+
+#[test]
+fn code_of_a_model_runs_only_where_the_one_setting_says_so() {
+    let with = |engine, trust_remote_code| {
+        let plan = ReplicaPlan { trust_remote_code, ..plan(engine, 1, 0, &[]) };
+        command(&plan, ground(2)).unwrap().arguments.iter().any(|argument| argument.contains("trust"))
+    };
+    assert!(with(EngineKind::Vllm, true));
+    assert!(!with(EngineKind::Vllm, false) && !with(EngineKind::LlamaCpp, true));
+    let beside = command(&plan(EngineKind::LlamaCpp, 1, 0, &["--mmproj", "p.gguf"]), ground(2)).unwrap().arguments;
+    assert!(beside.windows(2).any(|pair| pair == ["--mmproj", "/data/models/p.gguf"]), "{beside:?}");
 }
 
 #[test]

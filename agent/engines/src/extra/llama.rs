@@ -1,9 +1,24 @@
-//! The box's own flags of llama.cpp's server, by its help of b11434. Everything else is the admin's.
+//! The box's own flags of llama.cpp's server, by its help of b11434. Everything else is the admin's: the help tells which of its flags read
+//! or write files, none imports code, and the pack is of that one version.
 
 use super::{
     Owned,
-    Why::{Access, Cards, Life, Listening, Model, Name, Outside, Telling, Text, Window},
+    Why::{Access, Cards, Life, Listening, Model, Name, Outside, Path, Telling, Text, Window},
 };
+
+/// Flags whose value is a file beside the model, by its name alone.
+pub(super) const BESIDE: &[&str] = &[
+    "--mmproj",
+    "-mm",
+    "--lora",
+    "--spec-draft-model",
+    "-md",
+    "--model-draft",
+    "--chat-template-file",
+    "--grammar-file",
+    "--json-schema-file",
+    "-jf",
+];
 
 /// Refused.
 pub(super) const OWNED: &[Owned] = &[
@@ -24,8 +39,6 @@ pub(super) const OWNED: &[Owned] = &[
     (&["--path", "--props", "--media-path", "--ui", "--webui", "--ui-config", "--webui-config", "--ui-config-file", "--webui-config-file"], Outside),
     (&["--ui-mcp-proxy", "--webui-mcp-proxy", "--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"], Outside),
     (&["--agent", "-ag", "-no-ag", "--offline", "--video-ffmpeg-dir"], Outside),
+    (&["--lora-scaled", "--control-vector", "--control-vector-scaled", "--lookup-cache-static", "-lcs", "--lookup-cache-dynamic", "-lcd"], Path),
     (&["--help", "--usage", "-h", "--version", "--list-devices", "--cache-list", "-cl", "--completion-bash", "--sleep-idle-seconds"], Life),
 ];
-
-/// Not refused, although another parser could take them for one of the above. llama.cpp takes whole names only.
-pub(super) const OTHERS: &[&str] = &[];

@@ -30,6 +30,10 @@ pub(super) struct Flag {
     pub(super) written: String,
     /// The name hides a value behind a space.
     pub(super) split_badly: bool,
+    /// The value that follows `=` in the same word.
+    pub(super) value: Option<String>,
+    /// A part of a flag's value is named after a dot (`--compilation-config.mode`).
+    pub(super) dotted: bool,
     /// The name as the parser sees it: long names with dashes for underscores.
     name: String,
     grammar: Grammar,
@@ -48,12 +52,14 @@ impl Grammar {
         let end = word.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(word.len());
         let written = word[..end].to_owned();
         let split_badly = word[end..].starts_with(char::is_whitespace);
+        let value = word[end..].strip_prefix('=').map(str::to_owned);
         let before_dot = match self {
             Self::Exact => &written,
             Self::Argparse => written.split(['.', '+']).next().unwrap_or_default(),
         };
+        let dotted = before_dot.len() < written.len();
         let name = if written.starts_with("--") { before_dot.replace('_', "-") } else { before_dot.to_owned() };
-        Word::Flag(Flag { written, split_badly, name, grammar: self })
+        Word::Flag(Flag { written, split_badly, value, dotted, name, grammar: self })
     }
 }
 
@@ -61,6 +67,11 @@ impl Flag {
     /// Whether it is this flag, or its opposite (`--no-…`).
     pub(super) fn is(&self, name: &str) -> bool {
         self.is_wholly(name) || opposite_of(&self.name).is_some_and(|positive| positive == name)
+    }
+
+    /// The opposite of this flag, written whole.
+    pub(super) fn is_opposite_of(&self, name: &str) -> bool {
+        opposite_of(&self.name).is_some_and(|positive| positive == name)
     }
 
     /// Whether it is this flag, written whole.

@@ -2,11 +2,11 @@
 //!
 //! Every argument is said outright, also where it is the default of the present version, so that another version behaves the same.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use warden_domain::engine::ReplicaPlan;
 
-use crate::{adapter::Ground, cards};
+use crate::{adapter::Ground, cards, extra::placed};
 
 /// Host memory for prompts of past conversations, in MiB. The engine's own default of 8 GiB would push a model out of a small box.
 const PROMPT_CACHE_MIB: u32 = 512;
@@ -16,7 +16,7 @@ const CHECKPOINTS: u32 = 8;
 /// Arguments without the program: what the admin may say otherwise, what the admin said, what is the box's own.
 pub(crate) fn arguments(plan: &ReplicaPlan, ground: Ground<'_>) -> Vec<String> {
     let mut list = wishes(plan, ground);
-    list.extend(plan.extra_args.iter().cloned());
+    list.extend(placed(plan.engine, &plan.extra_args, plan.model_path.parent().unwrap_or_else(|| Path::new("/"))));
     list.extend(own(plan, ground));
     list
 }

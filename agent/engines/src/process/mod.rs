@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
+    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Found, Launch, LoadView, Observation, ReplicaPlan, ReplicaSample},
     ids::ReplicaId,
     replica::Endpoint,
     units::Tokens,
@@ -54,6 +54,7 @@ pub struct ProcessConfig {
 /// Lines of the log that are read for phase and cause.
 const LINES_READ: usize = 2000;
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+const LOOK_FOR_STRAYS: Duration = Duration::from_secs(10);
 
 /// Runs engines as processes.
 pub struct ProcessEngines {
@@ -62,6 +63,8 @@ pub struct ProcessEngines {
     outlook: Outlook,
     ends: Arc<Mutex<HashMap<String, End>>>,
     machine: Machine,
+    turns: Mutex<HashMap<ReplicaId, Arc<tokio::sync::Mutex<()>>>>,
+    this: Weak<Self>,
 }
 
 impl ProcessEngines {
@@ -72,18 +75,46 @@ impl ProcessEngines {
     /// `Invalid` when a path cannot be used for Unix sockets, `DiskFull`, `Forbidden` when a folder cannot be made.
     pub fn new(config: ProcessConfig, changes: Changes) -> Result<Arc<Self>, Problem> {
         let place = Place::prepare(config.runtime_dir, config.log_dir)?;
-        let engines =
-            Arc::new(Self { engines_dir: config.engines_dir, place, outlook: Outlook::default(), ends: Arc::default(), machine: Machine::present() });
+        let engines = Arc::new_cyclic(|this| Self {
+            engines_dir: config.engines_dir,
+            place,
+            outlook: Outlook::default(),
+            ends: Arc::default(),
+            machine: Machine::present(),
+            turns: Mutex::default(),
+            this: this.clone(),
+        });
         tokio::spawn(keep_house(Arc::downgrade(&engines), changes));
         Ok(engines)
     }
 
-    /// Ends whatever runs for a replica, recorded or not, and clears its traces.
+    /// One start, stop or clearing of a replica at a time.
+    async fn turn(&self, replica: &ReplicaId) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(turns.entry(replica.clone()).or_default())
+        };
+        turn.lock_owned().await
+    }
+
+    /// Ends whatever runs for a replica, recorded or not, and clears its traces. Takes no longer than ending it may.
     async fn clear(&self, replica: &ReplicaId) -> Result<(), Problem> {
         let socket = self.place.socket(replica);
         let mut processes: Vec<Identity> = record::read(&self.place.runtime_dir, replica).and_then(|r| r.process).into_iter().collect();
         let stray = socket.clone();
-        let strays = tokio::task::spawn_blocking(move || identity::listening_on(&stray)).await.unwrap_or_default();
+        // The command line of a process that hangs inside the system cannot be read, and reading it hangs as well.
+        let looked = tokio::time::timeout(LOOK_FOR_STRAYS, tokio::task::spawn_blocking(move || identity::listening_on(&stray)));
+        let strays = match looked.await {
+            Ok(strays) => strays.unwrap_or_default(),
+            Err(_) => {
+                return Err(Problem::new(
+                    ProblemKind::EngineFailed,
+                    format!("The processes of this machine cannot be looked through for {replica}: one hangs inside the system."),
+                )
+                .hint("It hangs most often in a driver or on a disk that does not answer. Restart the machine."));
+            }
+        };
         processes.extend(strays.into_iter().filter_map(Identity::of));
         for process in processes {
             if !stop::end(&process).await {
@@ -137,7 +168,9 @@ impl ProcessEngines {
 #[async_trait]
 impl Engines for ProcessEngines {
     async fn packs(&self) -> Vec<EnginePack> {
-        build::all(&self.engines_dir).into_iter().map(|build| build.pack).collect()
+        let folder = self.engines_dir.clone();
+        let builds = tokio::task::spawn_blocking(move || build::all(&folder)).await.unwrap_or_default();
+        builds.into_iter().map(|build| build.pack).collect()
     }
 
     async fn start(&self, plan: &ReplicaPlan) -> Result<Launch, Problem> {
@@ -146,6 +179,7 @@ impl Engines for ProcessEngines {
         let socket = self.place.socket(&plan.replica);
         let cache = self.engines_dir.join(format!("{}-cache", plan.engine.as_str()));
         let command = adapter::command(plan, Ground { socket: &socket, cache: &cache, machine: self.machine })?;
+        let _turn = self.turn(&plan.replica).await;
         self.clear(&plan.replica).await?;
         self.place.rotate_log(&plan.replica)?;
         // Written before the start: a full or read-only disk is found out before anything runs, and an agent that ends in between
@@ -182,23 +216,37 @@ impl Engines for ProcessEngines {
     }
 
     async fn stop(&self, replica: &ReplicaId) -> Result<(), Problem> {
+        let _turn = self.turn(replica).await;
         self.clear(replica).await
     }
 
-    async fn running(&self) -> Result<Vec<Launch>, Problem> {
-        let records =
-            record::all(&self.place.runtime_dir).map_err(|cause| Problem::from_io(&self.place.runtime_dir.display().to_string(), &cause))?;
-        let mut launches = Vec::new();
-        for record in records {
-            match record.process {
-                Some(process) if process.lives() => {
-                    launches.push(Launch { replica: record.replica, launch: process.to_string(), endpoint: Endpoint::Unix(record.socket) });
+    async fn running(&self) -> Result<Vec<Found>, Problem> {
+        let folder = self.place.runtime_dir.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let records = record::all(&folder).map_err(|cause| Problem::from_io(&folder.display().to_string(), &cause))?;
+            Ok(records.into_iter().partition(|record| record.process.as_ref().is_some_and(Identity::lives)))
+        });
+        let (living, dead): (Vec<Record>, Vec<Record>) = looked.await.map_err(|_| Problem::internal("Looking for engines ended unexpectedly."))??;
+        // Dead, or started by an agent that ended before it could write down what it had started. What is left of one may hang inside the
+        // system and take its time, so nobody waits for it here; a start of the same replica does.
+        for record in dead {
+            let this = self.this.clone();
+            tokio::spawn(async move {
+                let Some(engines) = this.upgrade() else { return };
+                let _turn = engines.turn(&record.replica).await;
+                if record::read(&engines.place.runtime_dir, &record.replica).as_ref() == Some(&record)
+                    && let Err(problem) = engines.clear(&record.replica).await
+                {
+                    tracing::warn!(replica = %record.replica, %problem, "what is left of an engine could not be cleared");
                 }
-                // Dead, or started by an agent that ended before it could write down what it had started.
-                _ => self.clear(&record.replica).await?,
-            }
+            });
         }
-        Ok(launches)
+        let found = |record: Record| {
+            let launch = record.process?.to_string();
+            let launch = Launch { replica: record.replica, launch, endpoint: Endpoint::Unix(record.socket) };
+            Some(Found { launch, generation: Some(record.generation) })
+        };
+        Ok(living.into_iter().filter_map(found).collect())
     }
 
     async fn observe(&self, launch: &Launch) -> Observation {

@@ -20,7 +20,7 @@ use tokio::{sync::Mutex, time::sleep};
 use warden_domain::{
     Problem, ProblemKind,
     change::{Changes, Topic},
-    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Launch, LoadView, Observation, PackState, ReplicaPlan, ReplicaSample},
+    engine::{Activity, Answering, EngineKind, EnginePack, Engines, Found, Launch, LoadView, Observation, PackState, ReplicaPlan, ReplicaSample},
     ids::ReplicaId,
     model::StateReason,
     replica::Endpoint,
@@ -173,11 +173,7 @@ impl Engines for SystemdEngines {
     }
 
     async fn start(&self, plan: &ReplicaPlan) -> Result<Launch, Problem> {
-        if !plan.gpus.is_empty() {
-            // The sandbox opens devices by their numbers, which the reader of cards does not tell yet; without them it would run on processors unseen.
-            let problem = Problem::new(ProblemKind::EngineUnavailable, "This version cannot give cards to an engine on the appliance yet.");
-            return Err(problem.hint("Take the cards out of the model's settings to run it on processors."));
-        }
+        let nodes = card_nodes(plan)?;
         let packs = self.packs().await;
         let mut fitting = packs.iter().filter(|pack| pack.engine == plan.engine);
         let Some(pack) = fitting.clone().find(|pack| pack.state == PackState::Ready) else {
@@ -194,7 +190,11 @@ impl Engines for SystemdEngines {
         let (bus, manager) = self.manager().await?;
         let helper = HelperProxy::new(&bus).await.map_err(|cause| said("reach the helper", &cause))?;
         let digest = pack.digest.as_deref().unwrap_or_default();
-        helper.activate_pack(plan.replica.as_str(), digest, &[], 0).await.map_err(|cause| refused_pack(&cause))?;
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        helper
+            .activate_pack(plan.replica.as_str(), digest, &nodes, self.machine.engine_memory().unwrap_or(0))
+            .await
+            .map_err(|cause| refused_pack(&cause))?;
         manager.start_unit(&unit_name(&plan.replica), "replace").await.map_err(|cause| said("start the engine", &cause))?;
         let unit = self.settled(&plan.replica, START_LIMIT, |unit| unit.active != "activating").await?;
         match unit {
@@ -224,7 +224,7 @@ impl Engines for SystemdEngines {
         Ok(())
     }
 
-    async fn running(&self) -> Result<Vec<Launch>, Problem> {
+    async fn running(&self) -> Result<Vec<Found>, Problem> {
         let (bus, manager) = self.manager().await?;
         let units = manager.list_units_by_patterns(&[], &["warden-engine@*.service"]).await.map_err(|cause| said("list the engines", &cause))?;
         let mut launches = Vec::new();
@@ -233,7 +233,9 @@ impl Engines for SystemdEngines {
             let found = properties(&bus, &listed.6, UNIT_INTERFACE).await.map_err(|cause| said("look at the engine", &cause))?;
             let unit = Unit::read(&found);
             if let (true, Some(invocation)) = (unit.lives(), unit.invocation) {
-                launches.push(self.launch(replica, invocation));
+                // Written after the engine before it was stopped, so that it is of what runs.
+                let generation = spec::generation(&self.config.launch_dir, &replica);
+                launches.push(Found { launch: self.launch(replica, invocation), generation });
             }
         }
         Ok(launches)
@@ -287,6 +289,15 @@ impl Engines for SystemdEngines {
         let path = self.folder(replica).join("engine.log");
         tokio::task::spawn_blocking(move || log::last_lines(&path, lines)).await.unwrap_or_default()
     }
+}
+
+/// The numbers of the device files of a plan's cards. The sandbox opens devices by them; without, the engine would run on processors unseen.
+fn card_nodes(plan: &ReplicaPlan) -> Result<Vec<String>, Problem> {
+    if plan.device_minors.len() == plan.gpus.len() {
+        return Ok(plan.device_minors.iter().map(ToString::to_string).collect());
+    }
+    Err(Problem::new(ProblemKind::EngineUnavailable, format!("The driver does not tell the device files of the cards of {}.", plan.replica))
+        .hint("Look at the cards on the page Cards. Take the cards out of the model's settings to run it on processors."))
 }
 
 fn unit_name(replica: &ReplicaId) -> String {
@@ -343,5 +354,20 @@ async fn keep_house(engines: Weak<SystemdEngines>, changes: Changes) {
             changes.publish(Topic::Engines);
         }
         seen = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::tests::plan;
+
+    #[test]
+    fn an_engine_is_given_the_device_files_of_its_cards_or_is_not_started() {
+        let two = ReplicaPlan { device_minors: vec![3, 1], ..plan(EngineKind::Vllm, 1, 2, &[]) };
+        assert_eq!(card_nodes(&two).unwrap(), ["3", "1"]);
+        assert!(card_nodes(&plan(EngineKind::LlamaCpp, 1, 0, &[])).unwrap().is_empty());
+        let unknown = card_nodes(&ReplicaPlan { device_minors: vec![3], ..two }).unwrap_err();
+        assert!(unknown.kind == ProblemKind::EngineUnavailable && unknown.hint.is_some(), "{unknown:?}");
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use warden_domain::{
     engine::{EngineKind, ReplicaPlan},
-    ids::ReplicaId,
+    ids::{GenerationId, ReplicaId},
 };
 
 use crate::adapter::{Command, program};
@@ -67,23 +67,34 @@ impl Spec {
 
 /// The engine of a replica's last launch; `None` when there is no spec of it.
 pub(super) fn engine(folder: &Path, replica: &ReplicaId) -> Option<EngineKind> {
-    #[derive(Deserialize)]
-    struct Said {
-        program: String,
-    }
+    let said = said(folder, replica)?;
+    let name = said.program.strip_prefix(PROGRAMS)?;
+    [EngineKind::LlamaCpp, EngineKind::Vllm].into_iter().find(|engine| program(*engine) == name)
+}
+
+/// The attempt of a replica's last launch; `None` when there is no spec of it.
+pub(super) fn generation(folder: &Path, replica: &ReplicaId) -> Option<GenerationId> {
+    said(folder, replica).map(|said| GenerationId::from_stored(said.generation))
+}
+
+#[derive(Deserialize)]
+struct Said {
+    program: String,
+    generation: String,
+}
+
+fn said(folder: &Path, replica: &ReplicaId) -> Option<Said> {
     let path = folder.join(format!("{replica}.json"));
     let about = fs::symlink_metadata(&path).ok()?;
     if !about.is_file() || about.len() > LARGEST {
         return None;
     }
-    let said: Said = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-    let name = said.program.strip_prefix(PROGRAMS)?;
-    [EngineKind::LlamaCpp, EngineKind::Vllm].into_iter().find(|engine| program(*engine) == name)
+    serde_json::from_slice(&fs::read(&path).ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use warden_domain::{ids::GenerationId, units::Tokens};
+    use warden_domain::units::Tokens;
 
     use super::*;
 
@@ -100,6 +111,8 @@ mod tests {
             slots: 4,
             gpus: Vec::new(),
             extra_args: Vec::new(),
+            device_minors: Vec::new(),
+            trust_remote_code: false,
         };
         let environment = BTreeMap::from([("OMP_WAIT_POLICY".to_owned(), "passive".to_owned())]);
         let command = || Command { arguments: vec!["--metrics".to_owned()], environment: environment.clone() };
@@ -111,6 +124,7 @@ mod tests {
         );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert_eq!(engine(dir.path(), &plan.replica), Some(EngineKind::LlamaCpp));
+        assert_eq!(generation(dir.path(), &plan.replica), Some(plan.generation.clone()), "an agent that starts later knows which attempt runs");
         let other = ReplicaPlan { engine: EngineKind::Vllm, ..plan };
         Spec::new(&other, command()).write(dir.path()).unwrap();
         assert_eq!(engine(dir.path(), &other.replica), Some(EngineKind::Vllm));

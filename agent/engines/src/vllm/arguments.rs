@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use warden_domain::engine::ReplicaPlan;
+use warden_domain::{engine::ReplicaPlan, share};
 
-use crate::{adapter::Ground, cards};
+use crate::{adapter::Ground, cards, extra::placed};
 
 /// Memory for the tokens of all conversations on a machine without cards, in GiB (whole ones only). With cards the engine takes what its
 /// weights leave free.
@@ -16,8 +16,14 @@ pub(crate) fn arguments(plan: &ReplicaPlan, ground: Ground<'_>) -> Vec<String> {
     if plan.gpus.is_empty() {
         // Compiling for a processor takes minutes and a C++ compiler.
         list.push("--enforce-eager".to_owned());
+    } else if share::said(&plan.extra_args).is_none() {
+        // Said outright, also where it is the engine's own default: whether the cards have room for it was decided with this figure.
+        list.extend([share::SHARE_FLAGS[0].to_owned(), share::CARD_SHARE.to_string()]);
     }
-    list.extend(plan.extra_args.iter().cloned());
+    if plan.trust_remote_code {
+        list.push("--trust-remote-code".to_owned());
+    }
+    list.extend(placed(plan.engine, &plan.extra_args, &plan.model_path));
     let mut say = |name: &str, value: String| list.extend([name.to_owned(), value]);
     say("--served-model-name", plan.served_name.clone());
     say("--uds", ground.socket.display().to_string());

@@ -12,7 +12,10 @@ use crate::metrics::{Sample, count, mean, samples};
 pub(crate) fn answering(models: Option<&str>, page: Option<&str>) -> Answering {
     let said: Option<Value> = models.and_then(|text| serde_json::from_str(text).ok());
     let window = said.as_ref().and_then(|said| said.pointer("/data/0/max_model_len")).and_then(Value::as_u64).filter(|window| *window > 0);
-    Answering { context: window.map(Tokens), capacity: page.and_then(token_memory).map_or(Capacity::Unknown, Capacity::Tokens) }
+    Answering {
+        context: window.map(Tokens),
+        capacity: page.and_then(token_memory).map_or(Capacity::Unknown, |tokens| Capacity::Tokens { tokens, slots: None }),
+    }
 }
 
 /// Tokens that all engines together can hold.
@@ -79,15 +82,18 @@ mod tests {
         let both = sample(TWO);
         assert_eq!((both.running, both.waiting, both.generated_total), (Some(6), Some(0), Some(Tokens(56))));
         assert!(both.kv_used_ratio.is_some_and(|ratio| ratio > 0.00018 && ratio < 0.00019));
-        assert_eq!(answering(None, Some(TWO)).capacity, Capacity::Tokens(Tokens(2 * 2_097_152)));
+        assert_eq!(answering(None, Some(TWO)).capacity, Capacity::Tokens { tokens: Tokens(2 * 2_097_152), slots: None });
     }
 
     #[test]
     fn capacity_and_window_are_told_or_unknown() {
         let models = r#"{"object":"list","data":[{"id":"tiny","max_model_len":1024}]}"#;
-        assert_eq!(answering(Some(models), Some(ONE)), Answering { context: Some(Tokens(1024)), capacity: Capacity::Tokens(Tokens(2_097_152)) });
+        assert_eq!(
+            answering(Some(models), Some(ONE)),
+            Answering { context: Some(Tokens(1024)), capacity: Capacity::Tokens { tokens: Tokens(2_097_152), slots: None } }
+        );
         let blocks = r#"vllm:cache_config_info{block_size="16",num_gpu_blocks="100",kv_cache_size_tokens="None"} 1.0"#;
-        assert_eq!(answering(None, Some(blocks)).capacity, Capacity::Tokens(Tokens(1600)));
+        assert_eq!(answering(None, Some(blocks)).capacity, Capacity::Tokens { tokens: Tokens(1600), slots: None });
         let unknown = r#"vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0"#;
         assert_eq!(answering(Some("{}"), Some(unknown)), Answering::default());
         assert_eq!(tokens(r#"{"count":5,"max_model_len":1024,"tokens":[1]}"#), Some(Tokens(5)));

@@ -56,7 +56,8 @@ pub fn chat_event(problem: &Problem) -> Vec<u8> {
 /// A client reads the numbers of a prompt that is too long, so nothing is added to that sentence.
 fn anthropic_text(problem: &Problem) -> String {
     match (problem.kind, &problem.param) {
-        (ProblemKind::ContextExceeded, _) | (_, None) => problem.full_text(),
+        (ProblemKind::ContextExceeded, _) => problem.message.clone(),
+        (_, None) => problem.full_text(),
         (_, Some(param)) if problem.message.contains(param.as_str()) => problem.full_text(),
         (_, Some(param)) => format!("{param}: {}", problem.full_text()),
     }

@@ -120,6 +120,16 @@ impl Object<'_> {
         self.name(name).extend_from_slice(value);
     }
 
+    /// JSON that came under a name which is not ours.
+    pub(super) fn named(&mut self, name: &str, value: &[u8]) {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        string(self.out, name);
+        self.out.push(b':');
+        self.out.extend_from_slice(value);
+    }
+
     /// A whole number.
     pub(super) fn number(&mut self, name: &str, value: impl std::fmt::Display) {
         let text = value.to_string();

@@ -89,8 +89,14 @@ impl Asked {
 
 /// A value of a query without its percent signs and pluses.
 fn plain(value: &str) -> String {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
+    unescaped(&value.replace('+', " "))
+}
+
+/// A part of a path without its percent signs; a sign that begins none stays.
+#[must_use]
+pub fn unescaped(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
     while let [first, tail @ ..] = rest {
         rest = tail;
         match (*first, tail) {
@@ -98,7 +104,6 @@ fn plain(value: &str) -> String {
                 bytes.extend(hex::decode([*high, *low]).unwrap_or_default());
                 rest = after;
             }
-            (b'+', _) => bytes.push(b' '),
             (other, _) => bytes.push(other),
         }
     }
@@ -147,6 +152,14 @@ mod tests {
         let back = ask(Some("limit=1&before_id=d"));
         assert_eq!((names(&back), &back["has_more"]), (vec!["b c"], &json!(true)));
         assert_eq!(ask(Some("after_id=e"))["first_id"], Value::Null);
+    }
+
+    #[test]
+    fn a_name_with_a_slash_is_found_however_its_path_is_written() {
+        for path in ["org/beta-7B", "org%2Fbeta-7B", "org%2fbeta-7B"] {
+            assert_eq!(unescaped(path), "org/beta-7B");
+        }
+        assert_eq!((unescaped("a+b%"), plain("a+b%2")), ("a+b%".to_owned(), "a b%2".to_owned()));
     }
 
     #[test]

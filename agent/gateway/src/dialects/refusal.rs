@@ -77,11 +77,17 @@ fn too_long(fields: &Fields<'_>) -> Option<Problem> {
     let message = fields.message.as_deref().unwrap_or_default();
     if fields.kind.as_deref() == Some("exceed_context_size_error") {
         let tokens = fields.n_prompt_tokens.or_else(|| number_behind(message, "request ("));
-        return Some(prompt_too_long(tokens, fields.n_ctx.or_else(|| number_behind(message, "context size ("))));
+        return Some(in_its_words(prompt_too_long(tokens, fields.n_ctx.or_else(|| number_behind(message, "context size ("))), message));
     }
     let window = number_behind(message, "maximum context length is ").or_else(|| number_behind(message, "maximum model length of "))?;
     let tokens = ["at least ", "you requested ", "prompt contains ", "(including "].iter().find_map(|words| number_behind(message, words));
-    Some(prompt_too_long(tokens.or_else(|| number_behind(message, "has ")), Some(window)))
+    Some(in_its_words(prompt_too_long(tokens.or_else(|| number_behind(message, "has ")), Some(window)), message))
+}
+
+/// The engine's own words behind ours: clients of chat look for one or the other.
+fn in_its_words(problem: Problem, message: &str) -> Problem {
+    let words: String = message.chars().take(LONGEST).collect();
+    if words.trim().is_empty() { problem } else { problem.hint(format!("({words})")) }
 }
 
 /// The number right behind some words.

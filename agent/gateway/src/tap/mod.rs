@@ -18,7 +18,7 @@ pub(crate) use usage::Usage;
 use warden_domain::Problem;
 
 use crate::{
-    dialects::{Standing, Translation, Whole, errors},
+    dialects::{Standing, Translation, Whole, chat::pieces::Pieces, errors},
     faults,
 };
 
@@ -33,8 +33,10 @@ pub(crate) enum Tap {
     Sse(SseTap),
     /// A stream that is told in another dialect.
     Told(Box<Translation>),
-    /// An answer in one piece, collected until it is complete.
+    /// An answer in one piece, collected until it is complete, and told in another dialect.
     Whole(Box<Whole>),
+    /// A chat answer in one piece, put together from a stream. With what makes the ids that the engine left out.
+    Pieces(Box<Pieces>, String),
 }
 
 impl Tap {
@@ -48,6 +50,7 @@ impl Tap {
             Self::Sse(tap) => tap.feed(&chunk, out),
             Self::Told(translation) => told(out, |said| translation.feed(&chunk, said)),
             Self::Whole(whole) => whole.feed(&chunk),
+            Self::Pieces(pieces, _) => pieces.feed(&chunk),
         }
     }
 
@@ -66,35 +69,36 @@ impl Tap {
                     (_, None) => End::Failed(faults::broke_off()),
                 }
             }
-            Self::Whole(whole) => match whole.close() {
-                Ok(body) => {
-                    out.push_back(Bytes::from(body));
-                    End::Whole
-                }
-                Err(problem) => End::Failed(problem),
-            },
+            Self::Whole(whole) => collected(whole.close(), out),
+            Self::Pieces(pieces, seed) => collected(pieces.close(seed), out),
         }
     }
 
     /// Whether the client has nothing of the answer, so that another engine may begin anew.
-    pub(crate) const fn is_untold(&self) -> bool {
-        matches!(self, Self::Whole(_)) || !self.has_begun()
+    pub(crate) fn is_untold(&self) -> bool {
+        self.is_collected() || !self.has_begun()
+    }
+
+    /// Whether the client gets one piece that is made here, at the end.
+    pub(crate) const fn is_collected(&self) -> bool {
+        matches!(self, Self::Whole(_) | Self::Pieces(..))
     }
 
     /// Whether a stream that ends now is cut.
-    pub(crate) const fn is_unfinished(&self) -> bool {
+    pub(crate) fn is_unfinished(&self) -> bool {
         match self {
             Self::Json(_) => false,
             Self::Sse(tap) => !tap.reached_end() && tap.fault().is_none(),
             Self::Told(translation) => translation.is_unfinished(),
             Self::Whole(whole) => whole.is_unfinished(),
+            Self::Pieces(pieces, _) => pieces.is_unfinished(),
         }
     }
 
     /// What the engine failed with inside a stream.
     pub(crate) const fn fault(&self) -> Option<&Problem> {
         match self {
-            Self::Json(_) | Self::Whole(_) => None,
+            Self::Json(_) | Self::Whole(_) | Self::Pieces(..) => None,
             Self::Sse(tap) => tap.fault(),
             Self::Told(translation) => translation.fault(),
         }
@@ -103,19 +107,20 @@ impl Tap {
     /// Whether the end of a stream went by without an error before it.
     pub(crate) fn reached_end(&self) -> bool {
         match self {
-            Self::Json(_) | Self::Whole(_) => false,
+            Self::Json(_) | Self::Whole(_) | Self::Pieces(..) => false,
             Self::Sse(tap) => tap.reached_end(),
             Self::Told(translation) => translation.standing() == Standing::Whole,
         }
     }
 
     /// Whether the model began to answer, as far as can be told.
-    pub(crate) const fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         match self {
             Self::Json(tap) => tap.has_begun(),
             Self::Sse(tap) => tap.has_begun(),
             Self::Told(translation) => translation.has_said(),
             Self::Whole(whole) => whole.has_begun(),
+            Self::Pieces(pieces, _) => pieces.has_begun(),
         }
     }
 
@@ -126,6 +131,10 @@ impl Tap {
             Self::Sse(tap) => tap.restart(),
             Self::Told(translation) => translation.restart(),
             Self::Whole(_) => true,
+            Self::Pieces(pieces, _) => {
+                **pieces = Pieces::default();
+                true
+            }
         }
     }
 
@@ -136,6 +145,7 @@ impl Tap {
             Self::Sse(tap) => tap.usage(),
             Self::Told(translation) => translation.counts().into(),
             Self::Whole(whole) => whole.counts().into(),
+            Self::Pieces(pieces, _) => pieces.counts().into(),
         }
     }
 
@@ -147,7 +157,7 @@ impl Tap {
     /// Adds what keeps a silent stream alive.
     pub(crate) fn keep_alive(&mut self, out: &mut VecDeque<Bytes>) {
         match self {
-            Self::Json(_) | Self::Whole(_) => {}
+            Self::Json(_) | Self::Whole(_) | Self::Pieces(..) => {}
             Self::Sse(tap) if tap.is_inside_an_event() => {}
             Self::Sse(_) => out.push_back(Bytes::from_static(KEEP_ALIVE)),
             Self::Told(translation) => told(out, |said| translation.keep_alive(said)),
@@ -157,10 +167,21 @@ impl Tap {
     /// Adds the event that tells of a problem, as the last one.
     pub(crate) fn fail(&mut self, problem: &Problem, out: &mut VecDeque<Bytes>) {
         match self {
-            Self::Json(_) | Self::Whole(_) => {}
+            Self::Json(_) | Self::Whole(_) | Self::Pieces(..) => {}
             Self::Sse(_) => out.push_back(Bytes::from(errors::chat_event(problem))),
             Self::Told(translation) => told(out, |said| translation.fail(problem, said)),
         }
+    }
+}
+
+/// An answer that was collected, or why there is none.
+fn collected(answer: Result<Vec<u8>, Problem>, out: &mut VecDeque<Bytes>) -> End {
+    match answer {
+        Ok(body) => {
+            out.push_back(Bytes::from(body));
+            End::Whole
+        }
+        Err(problem) => End::Failed(problem),
     }
 }
 

@@ -30,7 +30,10 @@ fn tapped(pieces: &[&[u8]], hide: bool) -> (Vec<u8>, Usage, End) {
 fn every_recorded_stream_cut_at_each_byte_passes_the_same() {
     for (name, bytes) in streams() {
         let whole = [false, true].map(|hide| tapped(&[&bytes], hide));
-        assert_eq!(whole[0].0, bytes, "{name}: a client that asked for usage gets what the engine sent");
+        match whole[0].2 {
+            End::Whole => assert_eq!(whole[0].0, bytes, "{name}: a client that asked for usage gets what the engine sent"),
+            End::Failed(_) => assert!(bytes.starts_with(&whole[0].0), "{name}: what came before the fault goes on as it came"),
+        }
         for at in 0..bytes.len() {
             let hide = at % 2 == 1;
             assert!(tapped(&[&bytes[..at], &bytes[at..]], hide) == whole[usize::from(hide)], "{name} cut at {at}");

@@ -261,12 +261,16 @@ impl Serving for FakeServing {
 #[derive(Clone, Default)]
 pub struct FakeLedger {
     pub charged: Arc<Mutex<Vec<Finished>>>,
+    /// Requests that were admitted.
+    pub opened: Arc<Mutex<usize>>,
     pub full: Arc<Mutex<bool>>,
 }
 
 impl Ledger for FakeLedger {
     fn open(&self) -> Option<Box<dyn LedgerEntry>> {
-        (!*self.full.lock().unwrap()).then(|| Box::new(FakeEntry(Arc::clone(&self.charged))) as Box<dyn LedgerEntry>)
+        let open = !*self.full.lock().unwrap();
+        *self.opened.lock().unwrap() += usize::from(open);
+        open.then(|| Box::new(FakeEntry(Arc::clone(&self.charged))) as Box<dyn LedgerEntry>)
     }
 }
 

@@ -95,6 +95,7 @@ mod tests {
         Entry::Card(Box::new(GpuCard {
             index,
             id: GpuId::from_stored(id),
+            minor: None,
             name: Some("A".to_owned()),
             pci: None,
             memory_total: None,

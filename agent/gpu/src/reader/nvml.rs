@@ -158,6 +158,7 @@ fn card(nvml: &Nvml, device: &Device<'_>, asking: &Asking<'_>, id: GpuId) -> Gpu
     GpuCard {
         index: asking.index,
         id,
+        minor: asking.ask("nvmlDeviceGetMinorNumber", || device.minor_number()),
         name: asking.ask("nvmlDeviceGetName", || device.name()),
         pci: asking.ask("nvmlDeviceGetPciInfo", || device.pci_info()).and_then(|info| pci_address(&info.bus_id)),
         memory_total: memory.as_ref().map(|memory| Bytes(memory.total)),

@@ -16,3 +16,5 @@ mod work;
 
 pub use room::{Downloader, DownloaderParts};
 pub use transfer::Rules;
+
+pub(crate) use record::unfinished;

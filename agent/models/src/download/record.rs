@@ -1,6 +1,7 @@
 //! What is wanted and how far it is, on disk: one small file per download, written whole.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -16,6 +17,8 @@ use warden_domain::{
     model::Layout,
     units::{Bytes, Tokens},
 };
+
+use crate::hub::is_projector;
 
 /// The folder of records inside the models folder.
 const FOLDER: &str = ".downloads";
@@ -111,7 +114,9 @@ impl Record {
 
     /// Bytes still to come.
     pub(crate) fn needed(&self) -> u64 {
-        self.files.iter().filter(|file| !file.done).map(|file| file.size.0.saturating_sub(file.safe)).sum()
+        let left = self.files.iter().filter(|file| !file.done).map(|file| file.size.0.saturating_sub(file.safe));
+        // More than there can be is refused for its room, and never comes out as little.
+        left.fold(0, u64::saturating_add)
     }
 
     /// All bytes.
@@ -122,6 +127,21 @@ impl Record {
     /// Where a file of it goes.
     pub(crate) fn target(&self, models_dir: &Path, file: &RecordFile) -> PathBuf {
         models_dir.join(&self.folder).join(&file.path)
+    }
+
+    /// The arguments that the model is registered with: the ones that were asked for, and the image part where one came along and nothing was
+    /// said of one.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = self.layout.extra_args.clone();
+        let said = arguments.iter().any(|word| {
+            let name = word.split('=').next().unwrap_or_default().replace('_', "-");
+            matches!(name.as_str(), "-mm" | "--no-mmproj") || name.starts_with("--mmproj")
+        });
+        if let Some(file) = self.files.iter().find(|file| is_projector(&file.path)).filter(|_| self.engine == EngineKind::LlamaCpp && !said) {
+            // A file beside the model is named by its name alone.
+            arguments.extend(["--mmproj".to_owned(), file.path.rsplit('/').next().unwrap_or_default().to_owned()]);
+        }
+        arguments
     }
 
     fn file(models_dir: &Path, id: &DownloadId) -> PathBuf {
@@ -155,6 +175,12 @@ impl Record {
     }
 }
 
+/// Folders of which a download still lacks files, by their real paths. Blocking.
+pub(crate) fn unfinished(models_dir: &Path) -> BTreeSet<PathBuf> {
+    let records = Record::all(models_dir).into_iter().filter(|record| record.files.iter().any(|file| !file.done));
+    records.filter_map(|record| models_dir.join(record.folder).canonicalize().ok()).collect()
+}
+
 fn read(path: &Path) -> Option<Record> {
     let fine = fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= LONGEST);
     let record = fs::read(path).ok().filter(|_| fine).and_then(|text| serde_json::from_slice::<Record>(&text).ok());
@@ -162,4 +188,55 @@ fn read(path: &Path) -> Option<Record> {
         tracing::warn!(path = %path.display(), "the record of a download cannot be read; its files stay as they are");
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(files: &[(&str, u64)], extra: &[&str]) -> Record {
+        let file = |(path, size): &(&str, u64)| RecordFile {
+            path: (*path).to_owned(),
+            size: Bytes(*size),
+            promise: Promise::Sha256(String::new()),
+            safe: 0,
+            prefix: String::new(),
+            done: false,
+            ours: false,
+        };
+        Record {
+            id: DownloadId::random(),
+            created_at: Timestamp::UNIX_EPOCH,
+            repo: "a/b".to_owned(),
+            revision: "main".to_owned(),
+            commit: "0123456".to_owned(),
+            served_name: "b".to_owned(),
+            context: None,
+            slots: None,
+            layout: Layout { extra_args: extra.iter().map(|&word| word.to_owned()).collect(), ..Layout::default() },
+            load: false,
+            engine: EngineKind::LlamaCpp,
+            folder: "f".to_owned(),
+            files: files.iter().map(file).collect(),
+            state: DownloadState::Queued,
+            reason: None,
+            model: None,
+        }
+    }
+
+    #[test]
+    fn sizes_that_add_up_to_more_than_there_can_be_never_come_out_as_little() {
+        assert_eq!(record(&[("a.gguf", u64::MAX), ("b.gguf", 7)], &[]).needed(), u64::MAX);
+        assert_eq!(record(&[("a.gguf", u64::MAX), ("b.gguf", 7)], &[]).size(), Bytes(u64::MAX));
+    }
+
+    #[test]
+    fn an_image_part_is_given_to_the_engine_unless_the_admin_said_something_of_one() {
+        let files = [("m.gguf", 1), ("mmproj-f16.gguf", 1)];
+        assert_eq!(record(&files, &["--seed", "1"]).arguments(), ["--seed", "1", "--mmproj", "mmproj-f16.gguf"]);
+        for own in [&["--no-mmproj"][..], &["-mm", "/x"], &["--mmproj=/x"], &["--no_mmproj"], &["--mmproj-auto"]] {
+            assert_eq!(record(&files, own).arguments(), own);
+        }
+        assert!(record(&files[..1], &[]).arguments().is_empty());
+    }
 }

@@ -30,7 +30,7 @@ use super::{
     work,
 };
 use crate::{
-    hub::{Chosen, HubRoom, Repo},
+    hub::{Chosen, HubRoom, Repo, is_projector},
     name,
     registry::{Models, blocking, context_fits_the_model, context_is_sane, slots},
 };
@@ -152,7 +152,9 @@ impl Downloader {
             if other.state == DownloadState::Done {
                 continue;
             }
-            let same_file = other.folder == record.folder && other.files.iter().any(|f| record.files.iter().any(|g| f.path == g.path));
+            // Models of one repository share its image part: whoever comes second finds it there.
+            let own = |record: &Record| record.files.iter().map(|file| file.path.clone()).filter(|path| !is_projector(path)).collect::<Vec<_>>();
+            let same_file = other.folder == record.folder && own(&other).iter().any(|path| own(record).contains(path));
             if same_file {
                 return Err(Problem::new(ProblemKind::Conflict, format!("{} is being downloaded already.", record.repo))
                     .hint("Look at the page of models for how far it is; resume it there if it stands still."));

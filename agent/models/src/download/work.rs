@@ -13,7 +13,7 @@ use warden_domain::{
     Problem, ProblemKind, clock,
     download::DownloadState,
     ids::AccountId,
-    model::{Model, NewModel, Registry},
+    model::{Layout, Model, NewModel, Registry},
     tasks::Task,
 };
 use warden_store::audit::{self, AuditRow};
@@ -175,7 +175,7 @@ async fn register(inner: &Inner, live: &Arc<Live>, by: Option<AccountId>) -> Res
         served_name: Some(record.served_name.clone()),
         context: record.context,
         slots: record.slots,
-        layout: record.layout.clone(),
+        layout: Layout { extra_args: record.arguments(), ..record.layout.clone() },
     };
     let model = match inner.registry.register(new).await {
         Ok(model) => model,

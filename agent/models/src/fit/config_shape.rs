@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::shape::{LayerShape, Missing, Shape};
+use super::{
+    amount::Amount,
+    shape::{LARGEST_FIGURE, LayerShape, Missing, Shape, absurd},
+};
 
 /// Classes whose every layer keeps keys and values of every token.
 const KNOWN: &[&str] = &[
@@ -43,7 +46,32 @@ const FOREIGN: &[&str] = &[
     "thinker_config",
 ];
 
+/// Most layers any model has.
 const LAYERS_CAP: u64 = 4096;
+
+/// Every figure that is read.
+const FIGURES: &[&str] = &[
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_experts_per_tok",
+    "max_position_embeddings",
+];
+
+/// Every key of `config.json` that the shape is made from.
+pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
+    ["architectures", "sliding_window", "use_sliding_window", "layer_types"].into_iter().chain(FIGURES.iter().copied()).chain(FOREIGN.iter().copied())
+}
+
+/// Whether this class of models is on the list.
+pub(crate) fn knows_class(class: &str) -> bool {
+    KNOWN.contains(&class)
+}
 
 /// The shape, or the names of what is not known.
 ///
@@ -69,6 +97,12 @@ pub fn shape_of_config(config: &Value) -> Result<Shape, Missing> {
     {
         missing.push("layer_types".to_owned());
     }
+    // What is larger than anything real is as good as not said, wherever it stands.
+    for key in FIGURES {
+        if let Some(number) = config[*key].as_u64().filter(|number| *number > LARGEST_FIGURE) {
+            missing.push(absurd(key, number));
+        }
+    }
     let mut need = |key: &str| {
         let number = config[key].as_u64().filter(|number| *number > 0);
         if number.is_none() {
@@ -76,22 +110,30 @@ pub fn shape_of_config(config: &Value) -> Result<Shape, Missing> {
         }
         number.unwrap_or(0)
     };
-    let layers = need("num_hidden_layers").min(LAYERS_CAP);
+    let layers = need("num_hidden_layers");
     let hidden = need("hidden_size");
     let heads = need("num_attention_heads");
     let vocabulary = need("vocab_size");
     let dense = need("intermediate_size");
+    if layers > LAYERS_CAP {
+        missing.push(absurd("num_hidden_layers", layers));
+    }
     if !missing.is_empty() {
+        missing.dedup();
         return Err(missing);
     }
     let Some(head) = config["head_dim"].as_u64().filter(|n| *n > 0).or_else(|| hidden.checked_div(heads)) else {
         return Err(vec!["head_dim".to_owned()]);
     };
     let kv_heads = config["num_key_value_heads"].as_u64().filter(|n| *n > 0).unwrap_or(heads);
-    let experts = config["moe_intermediate_size"].as_u64().zip(config["num_experts_per_tok"].as_u64()).map_or(0, |(each, used)| each * used);
+    let experts = match (config["moe_intermediate_size"].as_u64(), config["num_experts_per_tok"].as_u64()) {
+        (Some(each), Some(used)) => (Amount::from(each) * used).known("moe_intermediate_size")?,
+        _ => 0,
+    };
     let layer = LayerShape { kv_heads, key: head, value: head, windowed: false };
     Ok(Shape {
         architecture: class.to_owned(),
+        heads,
         layers: vec![layer; usize::try_from(layers).unwrap_or(0)],
         window: None,
         embedding: hidden,
@@ -141,5 +183,35 @@ mod tests {
         assert_eq!(with("text_config", json!({})), ["text_config"]);
         assert_eq!(with("architectures", json!(["DeepseekV3ForCausalLM"])), ["architectures = DeepseekV3ForCausalLM"]);
         assert_eq!(with("vocab_size", Value::Null), ["vocab_size"]);
+    }
+
+    #[test]
+    fn figures_larger_than_any_real_one_are_unknown_and_named() {
+        for key in FIGURES {
+            let mut config = qwen();
+            config["moe_intermediate_size"] = json!(8);
+            config["num_experts_per_tok"] = json!(2);
+            config[*key] = json!(u64::MAX);
+            let missing = shape_of_config(&config).unwrap_err();
+            assert!(missing.iter().any(|name| name.starts_with(&format!("{key} = "))), "{key}: {missing:?}");
+        }
+        let mut many = qwen();
+        many["num_hidden_layers"] = json!(5000);
+        assert_eq!(shape_of_config(&many).unwrap_err(), ["num_hidden_layers = 5000"], "not cut off without a word");
+    }
+
+    #[test]
+    fn heads_are_kept_for_whoever_shares_them_out() {
+        let shape = shape_of_config(&qwen()).unwrap();
+        assert_eq!(shape.shared_heads(), warden_domain::share::Heads { all: 16, kv: Some(8) });
+    }
+
+    #[test]
+    fn every_key_that_is_looked_at_is_on_the_list_of_keys() {
+        let text = include_str!("config_shape.rs").split("#[cfg(test)]").next().unwrap();
+        for after in text.split("config[\"").skip(1).chain(text.split("need(\"").skip(1)) {
+            let key = after.split('"').next().unwrap();
+            assert!(keys().any(|known| known == key), "{key}");
+        }
     }
 }

@@ -3,7 +3,10 @@
 //! The list holds plain attention only: each layer keeps keys and values of every token, or of a window. Latent attention, states of
 //! recurrent layers, shared and chunked caches are not on it, and a key that speaks of one makes the shape unknown.
 
-use super::shape::{LayerShape, Missing, Shape};
+use super::{
+    amount::Amount,
+    shape::{LARGEST_FIGURE, LayerShape, Missing, Shape, absurd},
+};
 use crate::gguf::{Keys, Reach};
 
 /// What llama.cpp does with `attention.sliding_window` in this architecture.
@@ -63,6 +66,32 @@ const FOREIGN: &[&str] = &[
     "shortconv.",
 ];
 
+/// Keys behind the architecture's name that the shape is made from.
+const OWN: &[&str] = &[
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "vocab_size",
+    "feed_forward_length",
+    "expert_used_count",
+    "expert_feed_forward_length",
+    "expert_shared_feed_forward_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.value_length",
+    "attention.key_length_swa",
+    "attention.value_length_swa",
+    "attention.sliding_window",
+    "attention.sliding_window_pattern",
+];
+
+/// Whether a key is one that the shape is made from, or one that makes it unknown. Nothing else of a header has to be kept.
+pub(crate) fn is_of_the_shape(key: &str) -> bool {
+    let Some((_, rest)) = key.split_once('.') else { return false };
+    OWN.contains(&rest) || FOREIGN.iter().any(|foreign| rest.starts_with(foreign))
+}
+
 /// Most layers any model has.
 const LAYERS_CAP: u64 = 4096;
 
@@ -80,6 +109,15 @@ pub fn shape_of_gguf(keys: &Keys) -> Result<Shape, Missing> {
     let found: Missing = keys.names().filter(foreign).filter(|name| keys.number(name) != Some(0)).map(shown).collect();
     if !found.is_empty() {
         return Err(found);
+    }
+    // What is larger than anything real is as good as not said, wherever it stands.
+    let beyond = |name: &str| {
+        let list = keys.list(name).unwrap_or_default();
+        keys.number(name).into_iter().chain(list.iter().copied()).find(|number| *number > LARGEST_FIGURE).map(|number| absurd(&shown(name), number))
+    };
+    let absurd: Missing = keys.names().filter(|name| name.starts_with(&own)).filter_map(beyond).collect();
+    if !absurd.is_empty() {
+        return Err(absurd);
     }
     let reader = Reader { keys, architecture, missing: Vec::new() };
     reader.shape(window_rule)
@@ -123,7 +161,11 @@ impl Reader<'_> {
     }
 
     fn shape(mut self, rule: Window) -> Result<Shape, Missing> {
-        let layers = self.need("block_count").min(LAYERS_CAP);
+        let layers = self.need("block_count");
+        if layers > LAYERS_CAP {
+            self.missing.push(absurd(&self.name("block_count"), layers));
+            return Err(self.missing);
+        }
         let embedding = self.need("embedding_length");
         let Some(heads) = self.per_layer("attention.head_count", layers) else {
             self.missing.push(self.name("attention.head_count"));
@@ -140,7 +182,7 @@ impl Reader<'_> {
         };
         let most_heads = heads.iter().copied().max().unwrap_or(0);
         let usual = embedding.checked_div(most_heads);
-        let feed_forward = self.feed_forward(layers);
+        let feed_forward = self.feed_forward(layers)?;
         let vocabulary = self.number("vocab_size").or_else(|| self.keys.count("tokenizer.ggml.tokens")).filter(|n| *n > 0);
         if vocabulary.is_none() {
             self.missing.push("tokenizer.ggml.tokens".to_owned());
@@ -165,6 +207,7 @@ impl Reader<'_> {
         };
         Ok(Shape {
             architecture: self.architecture.to_owned(),
+            heads: most_heads,
             layers: kv_heads.into_iter().zip(windowed).map(layer).collect(),
             window,
             embedding,
@@ -175,17 +218,18 @@ impl Reader<'_> {
     }
 
     /// Of a mixture of experts: of all experts that one token goes through.
-    fn feed_forward(&mut self, layers: u64) -> u64 {
+    fn feed_forward(&mut self, layers: u64) -> Result<u64, Missing> {
         let dense = self.per_layer("feed_forward_length", layers).and_then(|list| list.into_iter().max()).unwrap_or(0);
-        let experts = self.number("expert_used_count").map(|used| {
+        let mut widest = dense;
+        if let Some(used) = self.number("expert_used_count") {
             let each = self.per_layer("expert_feed_forward_length", layers).and_then(|list| list.into_iter().max()).unwrap_or(dense);
-            each.saturating_mul(used).saturating_add(self.number("expert_shared_feed_forward_length").unwrap_or(0))
-        });
-        let widest = dense.max(experts.unwrap_or(0));
+            let experts = Amount::from(each) * used + self.number("expert_shared_feed_forward_length").unwrap_or(0);
+            widest = widest.max(experts.known(&self.name("expert_used_count"))?);
+        }
         if widest == 0 {
             self.missing.push(self.name("feed_forward_length"));
         }
-        widest
+        Ok(widest)
     }
 
     /// How far windowed layers look back, and which layers those are.
@@ -281,5 +325,28 @@ mod tests {
         let without: Vec<_> = PLAIN.iter().copied().filter(|(name, _)| *name != "embedding_length" && *name != "feed_forward_length").collect();
         let missing = shape_of_gguf(&keys(&without, "llama", &[])).unwrap_err();
         assert!(missing.contains(&"llama.embedding_length".to_owned()) && missing.contains(&"llama.feed_forward_length".to_owned()), "{missing:?}");
+    }
+
+    #[test]
+    fn figures_larger_than_any_real_one_are_unknown_and_named() {
+        for (name, _) in PLAIN {
+            let others: Vec<_> = PLAIN.iter().copied().filter(|(other, _)| other != name).collect();
+            let missing = shape_of_gguf(&keys(&others, "llama", &[(name, Value::U64(u64::MAX))])).unwrap_err();
+            assert_eq!(missing, [format!("llama.{name} = {}", u64::MAX)]);
+        }
+        let others: Vec<_> = PLAIN.iter().copied().filter(|(name, _)| *name != "block_count").collect();
+        let many = shape_of_gguf(&keys(&others, "llama", &[("block_count", Value::U32(5000))])).unwrap_err();
+        assert_eq!(many, ["llama.block_count = 5000"], "not cut off without a word");
+    }
+
+    #[test]
+    fn every_key_that_is_looked_at_is_kept_of_a_header() {
+        let text = include_str!("gguf_shape.rs").split("#[cfg(test)]").next().unwrap();
+        let asked = ["self.number(\"", "self.need(\"", "self.per_layer(\"", "self.name(\""];
+        for after in asked.iter().flat_map(|call| text.split(call).skip(1)) {
+            let key = after.split('"').next().unwrap();
+            assert!(is_of_the_shape(&format!("x.{key}")), "{key}");
+        }
+        assert!(is_of_the_shape("x.ssm.state_size") && !is_of_the_shape("general.block") && !is_of_the_shape("x.rope.freq_base"));
     }
 }

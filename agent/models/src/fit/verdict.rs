@@ -4,14 +4,16 @@ use warden_domain::{
     engine::EngineKind,
     fit::{FitRow, FitTable, KvType, Verdict},
     hub::USUAL_CONTEXT,
+    share,
     units::{Bytes, Tokens},
 };
 
 use super::{
+    amount::Amount,
     llama::{self, Load},
-    place::Place,
+    place::{Card, Place},
     shape::{Missing, Shape, Weights},
-    vllm,
+    spread, vllm,
 };
 
 /// What is asked.
@@ -41,27 +43,61 @@ pub struct Question<'a> {
 
 const STEP: u64 = 256;
 
+/// What a window of so many tokens comes to.
+struct Reckoning {
+    rows: Vec<FitRow>,
+    sum: Bytes,
+    most: Bytes,
+    verdict: Verdict,
+    /// About cards that do not hold their own part.
+    notes: Vec<String>,
+}
+
 /// Answers.
 #[must_use]
 pub fn judge(question: &Question<'_>) -> FitTable {
     let shape = question.shape.ok();
     let trained = shape.and_then(|shape| shape.trained_context);
-    let context = question.context.map_or_else(|| trained.map(|trained| trained.min(USUAL_CONTEXT.0)), |asked| Some(asked.0));
+    let (context, mut notes) = window(question.context, trained);
     let mut missing = question.missing.clone();
     missing.extend(question.shape.err().into_iter().flatten().cloned());
     if shape.is_some() && context.is_none() {
         missing.push("context_length".to_owned());
     }
     let (available, total) = memory(question, &mut missing);
+    let known = shape.filter(|_| missing.is_empty()).zip(context).zip(available);
+    let reckoned = known.map(|((shape, context), available)| reckon(question, shape, context, Bytes(available)));
+    let reckoned = reckoned.and_then(|reckoned| reckoned.map_err(|beyond| missing.extend(beyond)).ok());
     missing.dedup();
-    let rows = rows(question, shape.filter(|_| missing.is_empty()).zip(context));
-    let known = missing.is_empty();
-    let mut table = FitTable {
-        verdict: Verdict::Unknown,
-        sum: known.then(|| rows.iter().map(|row| row.bytes).sum()),
-        most: known.then(|| rows.iter().map(|row| row.most).sum()),
-        rows,
+    let refusals = match (question.engine, question.place) {
+        (EngineKind::Vllm, Place::Cards(cards)) => vllm::refusals(shape, cards, question.utilisation),
+        _ => Vec::new(),
+    };
+    let mut verdict = reckoned.as_ref().map_or(Verdict::Unknown, |reckoned| reckoned.verdict);
+    if !refusals.is_empty() {
+        verdict = Verdict::WontFit;
+    }
+    let recommended = match (known, verdict) {
+        (Some(((shape, context), available)), Verdict::Tight | Verdict::WontFit) if refusals.is_empty() => {
+            longest_that_fits(question, shape, context, Bytes(available))
+        }
+        _ => None,
+    };
+    notes.extend(refusals);
+    let (rows, sum, most) = match reckoned {
+        Some(reckoned) => {
+            notes.extend(reckoned.notes);
+            (reckoned.rows, Some(reckoned.sum), Some(reckoned.most))
+        }
+        None => (vec![weights(question)], None, None),
+    };
+    FitTable {
+        verdict,
         missing,
+        notes,
+        rows,
+        sum,
+        most,
         available: available.map(Bytes),
         total: total.map(Bytes),
         place: place_in_words(question.place),
@@ -73,19 +109,23 @@ pub fn judge(question: &Question<'_>) -> FitTable {
             Place::Host { .. } => 0,
             Place::Cards(cards) => cards.len(),
         },
-        recommended_context: None,
+        recommended_context: recommended.map(Tokens),
         whole_header: question.whole_header,
         trained_context: trained.map(Tokens),
-    };
-    if let (Some(sum), Some(most), Some(available)) = (table.sum, table.most, table.available) {
-        table.verdict = word(sum, most, available);
-        if table.verdict != Verdict::Fits
-            && let (Some(shape), Some(context)) = (shape, context)
-        {
-            table.recommended_context = longest_that_fits(question, shape, context, available).map(Tokens);
-        }
     }
-    table
+}
+
+/// The window to reckon with: the one that was asked for, but no longer than the model was trained for, as no load takes a longer one.
+fn window(asked: Option<Tokens>, trained: Option<u64>) -> (Option<u64>, Vec<String>) {
+    match (asked, trained) {
+        (Some(Tokens(asked)), Some(trained)) if asked > trained => {
+            let sentence =
+                format!("The model was trained for {trained} tokens of context; {asked} were asked for and are not loaded, so {trained} count here.");
+            (Some(trained), vec![sentence])
+        }
+        (Some(Tokens(asked)), _) => (Some(asked), Vec::new()),
+        (None, trained) => (trained.map(|trained| trained.min(USUAL_CONTEXT.0)), Vec::new()),
+    }
 }
 
 fn word(sum: Bytes, most: Bytes, available: Bytes) -> Verdict {
@@ -98,21 +138,50 @@ fn word(sum: Bytes, most: Bytes, available: Bytes) -> Verdict {
     }
 }
 
-fn rows(question: &Question<'_>, known: Option<(&Shape, u64)>) -> Vec<FitRow> {
-    let mut rows = vec![match question.engine {
+/// The worse of two verdicts about memory.
+const fn worse(a: Verdict, b: Verdict) -> Verdict {
+    match (a, b) {
+        (Verdict::WontFit, _) | (_, Verdict::WontFit) => Verdict::WontFit,
+        (Verdict::Tight, _) | (_, Verdict::Tight) => Verdict::Tight,
+        _ => Verdict::Fits,
+    }
+}
+
+fn weights(question: &Question<'_>) -> FitRow {
+    match question.engine {
         EngineKind::LlamaCpp => llama::weights(&question.weights, question.place),
         EngineKind::Vllm => vllm::weights(&question.weights),
-    }];
-    let Some((shape, context)) = known else { return rows };
+    }
+}
+
+/// Rows, their sums, and the verdict over the whole place and over each card.
+fn reckon(question: &Question<'_>, shape: &Shape, context: u64, available: Bytes) -> Result<Reckoning, Missing> {
+    let mut rows = vec![weights(question)];
+    let mut parts = Vec::new();
+    let mut close = false;
     match (question.engine, question.place) {
         (EngineKind::LlamaCpp, place) => {
             let load = Load { context, slots: u64::from(question.slots), kv: question.kv };
-            rows.extend(llama::rest(shape, &question.weights, place, load));
+            rows.extend(llama::projector(&question.weights)?);
+            rows.extend(llama::rest(shape, &question.weights, place, load)?);
+            if let Place::Cards(cards) = place
+                && cards.len() > 1
+            {
+                parts = spread::parts(shape, &question.weights, cards, load)?;
+            }
         }
-        (EngineKind::Vllm, Place::Cards(cards)) => rows.extend(vllm::rest(shape, cards, context, question.kv)),
+        (EngineKind::Vllm, Place::Cards(cards)) => {
+            rows.extend(vllm::rest(shape, cards, context, question.kv)?);
+            close = vllm::is_close(cards, question.utilisation);
+        }
         (EngineKind::Vllm, Place::Host { .. }) => {}
     }
-    rows
+    let added = |of: fn(&FitRow) -> Bytes| rows.iter().map(|row| Amount::from(of(row).0)).sum::<Amount>().known("sum").map(Bytes);
+    let (sum, most) = (added(|row| row.bytes)?, added(|row| row.most)?);
+    let whole = worse(word(sum, most, available), if close { Verdict::Tight } else { Verdict::Fits });
+    let verdict = parts.iter().map(spread::Part::verdict).fold(whole, worse);
+    let notes = parts.iter().filter_map(spread::Part::sentence).collect();
+    Ok(Reckoning { rows, sum, most, verdict, notes })
 }
 
 /// What is there for the model, and all of it.
@@ -131,38 +200,29 @@ fn memory(question: &Question<'_>, missing: &mut Missing) -> (Option<u64>, Optio
         (engine, Place::Cards(cards)) => {
             let untold = cards.iter().filter(|card| card.free().is_none());
             missing.extend(untold.map(|card| format!("memory of card {}", card.index)));
-            let per_card = cards.iter().map(|card| {
+            let amount = |card: &Card| {
                 let free = card.free()?;
-                Some(if engine == EngineKind::Vllm { free.min(share(card.total?.0, question.utilisation)) } else { free })
-            });
-            let mut amounts: Vec<u64> = Vec::new();
-            for amount in per_card {
-                let Some(amount) = amount else { return (None, None) };
-                amounts.push(amount);
-            }
-            // vLLM gives each card the same, so the fullest one decides.
-            let available = match engine {
-                EngineKind::Vllm => amounts.iter().copied().min().unwrap_or(0).saturating_mul(amounts.len() as u64),
-                EngineKind::LlamaCpp => amounts.iter().copied().fold(0, u64::saturating_add),
+                Some(if engine == EngineKind::Vllm { free.min(share::wanted_of_card(card.total?, question.utilisation).0) } else { free })
             };
-            (Some(available), cards.iter().map(|card| card.total.map(|b| b.0)).sum())
+            let amounts: Option<Vec<u64>> = cards.iter().map(amount).collect();
+            let available = amounts.map(|amounts| match engine {
+                // vLLM gives each card the same, so the fullest one decides.
+                EngineKind::Vllm => Amount::from(amounts.iter().copied().min().unwrap_or(0)) * amounts.len() as u64,
+                EngineKind::LlamaCpp => amounts.into_iter().map(Amount::from).sum(),
+            });
+            let total = cards.iter().map(|card| card.total.map(|b| Amount::from(b.0))).sum::<Option<Amount>>();
+            let mut told =
+                |amount: Option<Amount>| amount.and_then(|amount| amount.known("memory of the cards").map_err(|gone| missing.extend(gone)).ok());
+            (told(available), told(total))
         }
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a share of memory, not of pennies")]
-fn share(total: u64, utilisation: f64) -> u64 {
-    (total as f64 * utilisation.clamp(0.0, 1.0)) as u64
-}
-
 fn longest_that_fits(question: &Question<'_>, shape: &Shape, context: u64, available: Bytes) -> Option<u64> {
-    let fits = |steps: u64| {
-        let rows = rows(question, Some((shape, steps * STEP)));
-        rows.iter().map(|row| row.most).sum::<Bytes>() <= available
-    };
+    let fits = |steps: u64| reckon(question, shape, steps * STEP, available).is_ok_and(|reckoned| reckoned.verdict == Verdict::Fits);
     let (mut low, mut high) = (0, context.min(shape.trained_context.unwrap_or(context)) / STEP);
     while low < high {
-        let middle = (low + high).div_ceil(2);
+        let middle = low + (high - low).div_ceil(2);
         if fits(middle) { low = middle } else { high = middle - 1 }
     }
     (low > 0 && fits(low)).then_some(low * STEP)
@@ -180,101 +240,4 @@ fn place_in_words(place: &Place) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fit::{LayerShape, place::Card};
-
-    const GIB: u64 = 1 << 30;
-
-    fn shape() -> Shape {
-        Shape {
-            architecture: "llama".to_owned(),
-            layers: vec![LayerShape { kv_heads: 8, key: 128, value: 128, windowed: false }; 32],
-            window: None,
-            embedding: 4096,
-            feed_forward: 14336,
-            vocabulary: 128_256,
-            trained_context: Some(131_072),
-        }
-    }
-
-    fn card(index: u32, total: u64, used: u64) -> Card {
-        Card { index, total: Some(Bytes(total)), used: Some(Bytes(used)) }
-    }
-
-    fn asked<'a>(shape: Result<&'a Shape, &'a Missing>, place: &'a Place, context: u64) -> Question<'a> {
-        Question {
-            shape,
-            weights: Weights { all: 5 * GIB, ..Weights::default() },
-            place,
-            engine: EngineKind::LlamaCpp,
-            context: Some(Tokens(context)),
-            slots: 1,
-            kv: KvType::F16,
-            utilisation: 0.9,
-            whole_header: true,
-            missing: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_model_fits_is_tight_or_does_not_by_its_error_band() {
-        let shape = shape();
-        let at = |total: u64, context: u64| judge(&asked(Ok(&shape), &Place::Cards(vec![card(0, total, 0)]), context));
-        assert_eq!(at(24 * GIB, 8192).verdict, Verdict::Fits);
-        let needs = at(24 * GIB, 8192);
-        let between = needs.sum.unwrap().0.midpoint(needs.most.unwrap().0);
-        assert_eq!(at(between, 8192).verdict, Verdict::Tight);
-        assert_eq!(at(6 * GIB, 8192).verdict, Verdict::WontFit);
-        assert_eq!(needs.rows.iter().map(|row| row.bytes).sum::<Bytes>(), needs.sum.unwrap());
-    }
-
-    #[test]
-    fn the_longest_window_that_is_recommended_does_fit() {
-        let shape = shape();
-        let place = Place::Cards(vec![card(0, 12 * GIB, 0)]);
-        let table = judge(&asked(Ok(&shape), &place, 131_072));
-        assert_eq!(table.verdict, Verdict::WontFit);
-        let recommended = table.recommended_context.unwrap();
-        assert_eq!(judge(&asked(Ok(&shape), &place, recommended.0)).verdict, Verdict::Fits);
-        assert_ne!(judge(&asked(Ok(&shape), &place, recommended.0 + STEP)).verdict, Verdict::Fits);
-    }
-
-    #[test]
-    fn more_cards_add_memory_and_what_is_used_is_not_there() {
-        let shape = shape();
-        let one = Place::Cards(vec![card(0, 7 * GIB, 0)]);
-        let two = Place::Cards(vec![card(0, 7 * GIB, 0), card(1, 7 * GIB, 0)]);
-        let used = Place::Cards(vec![card(0, 24 * GIB, 20 * GIB)]);
-        assert_eq!(judge(&asked(Ok(&shape), &one, 16384)).verdict, Verdict::WontFit);
-        assert_eq!(judge(&asked(Ok(&shape), &two, 16384)).verdict, Verdict::Fits);
-        assert_eq!(judge(&asked(Ok(&shape), &used, 4096)).verdict, Verdict::WontFit);
-    }
-
-    #[test]
-    fn nothing_is_judged_while_something_is_not_known() {
-        let shape = shape();
-        let missing = vec!["x.attention.kv_lora_rank".to_owned()];
-        let place = Place::Cards(vec![card(0, 24 * GIB, 0)]);
-        let table = judge(&asked(Err(&missing), &place, 4096));
-        assert_eq!((table.verdict, table.missing.as_slice(), table.sum), (Verdict::Unknown, missing.as_slice(), None));
-        assert_eq!(table.rows.len(), 1, "weights are known without a shape");
-        let silent = Place::Cards(vec![Card { index: 3, total: Some(Bytes(24 * GIB)), used: None }]);
-        let table = judge(&asked(Ok(&shape), &silent, 4096));
-        assert_eq!((table.verdict, table.available), (Verdict::Unknown, None));
-        assert_eq!(table.missing, ["memory of card 3"]);
-        let vllm = Question { engine: EngineKind::Vllm, ..asked(Ok(&shape), &Place::Host { total: None, available: Some(Bytes(1)) }, 4096) };
-        assert_eq!(judge(&vllm).verdict, Verdict::Unknown);
-    }
-
-    #[test]
-    fn vllm_takes_a_share_of_all_memory_and_keeps_a_head_on_each_card() {
-        let shape = shape();
-        let place = Place::Cards((0..16).map(|index| card(index, 24 * GIB, 0)).collect());
-        let table = judge(&Question { engine: EngineKind::Vllm, ..asked(Ok(&shape), &place, 4096) });
-        let kv = table.rows.iter().find(|row| row.key == "kv").unwrap();
-        // 8 heads on 16 cards: as if there were 16.
-        assert_eq!(kv.bytes.0, 4096 * 32 * 16 * 256 * 2);
-        assert!(table.available.unwrap().0 <= 16 * 24 * GIB / 10 * 9);
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use super::{
     Fault,
     source::Source,
     types::tensor_bytes,
-    value::{Value, read_value},
+    value::{Value, Want, read_value},
 };
 
 pub(super) const KEY_CAP: usize = 4 * 1024;
@@ -49,8 +49,9 @@ pub fn read_header(file: impl Read, size: u64) -> Result<Header, Fault> {
     let mut contexts = Vec::new();
     for _ in 0..keys {
         let key = source.text(KEY_CAP, "a key in it is too long")?;
-        let value = read_value(&mut source)?;
-        match (String::from_utf8_lossy(&key).as_ref(), value) {
+        let key = String::from_utf8_lossy(&key);
+        let value = read_value(&mut source, if is_wanted(&key) { Want::Plain } else { Want::Nothing })?;
+        match (key.as_ref(), value) {
             ("general.architecture", Value::Text(text)) => header.architecture = Some(text),
             ("general.name", Value::Text(text)) => header.title = Some(text),
             ("general.type", Value::Text(text)) => header.kind = Some(text),
@@ -58,10 +59,10 @@ pub fn read_header(file: impl Read, size: u64) -> Result<Header, Fault> {
             ("split.no", Value::Number(number)) => header.split_number = Some(number),
             ("split.count", Value::Number(number)) => header.split_count = Some(number),
             ("tokenizer.chat_template", Value::Text(text)) => header.has_chat_template = !text.is_empty(),
-            // A template longer than what is kept, or a list of named ones.
-            ("tokenizer.chat_template", Value::List(_) | Value::Other) => header.has_chat_template = true,
+            // A template is never kept; there may be a list of named ones.
+            ("tokenizer.chat_template", Value::List(_) | Value::LongText) => header.has_chat_template = true,
             (key, Value::Number(number)) if contexts.len() < 16 => {
-                if let Some(architecture) = key.strip_suffix(".context_length") {
+                if let Some(architecture) = key.strip_suffix(".context_length").filter(|architecture| architecture.len() <= 256) {
                     contexts.push((architecture.to_owned(), number));
                 }
             }
@@ -78,6 +79,11 @@ pub fn read_header(file: impl Read, size: u64) -> Result<Header, Fault> {
         return Err(Fault::CutInData { holds: size, needs: header.needs });
     }
     Ok(header)
+}
+
+/// Keys of which the value is kept.
+fn is_wanted(key: &str) -> bool {
+    matches!(key, "general.architecture" | "general.name" | "general.type")
 }
 
 /// Magic, version and the two counts: tensors, keys.

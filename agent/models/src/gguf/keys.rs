@@ -1,7 +1,8 @@
 //! The keys of a header, from its first bytes alone: what memory a model needs can be told long before the whole file is here.
 //!
-//! In: the beginning of a file and how long the whole file is. Out: numbers, short texts, lengths of lists, and how far the header was
-//! seen. A beginning that ends inside the header is no fault: what was read of it counts, and `Reach` says that there is more.
+//! In: the beginning of a file and how long the whole file is. Out: the numbers, short texts and lists that a verdict is made from, and how
+//! far the header was seen. Everything else is passed over without being kept, so a header costs little whatever it holds. A beginning that
+//! ends inside the header is no fault: what was read of it counts, and `Reach` says that there is more.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,20 @@ use super::{
     Fault,
     header::{KEY_CAP, data_start, read_begin, read_tensor_table},
     source::Source,
-    value::{Value, read_value},
+    value::{Value, Want, read_value},
 };
+use crate::fit::is_of_the_shape;
 
-/// Keys of one file that are kept.
-const KEYS_KEPT: usize = 512;
-/// Longest text that is kept.
-const TEXT_KEPT: usize = 256;
+/// Keys of one file that are kept. A real one has about thirty of those that count.
+const KEYS_KEPT: usize = 128;
+/// Lists of numbers of one file that are kept, each with at most a number per layer.
+const LISTS_KEPT: usize = 16;
+/// Longest name of a key that is kept.
+const NAME_KEPT: usize = 256;
+/// Layers whose bytes are added up.
+const LAYERS_KEPT: usize = 4096;
+/// Formats that are listed because nobody here knows them.
+const FORMATS_KEPT: usize = 16;
 
 /// How much of the header was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +44,8 @@ pub struct TensorSums {
     pub all: u64,
     /// The table of token embeddings.
     pub embedding: u64,
-    /// True when there is an output matrix of its own.
-    pub has_output: bool,
+    /// The output matrix, where there is one of its own.
+    pub output: Option<u64>,
     /// The largest layer.
     pub largest_layer: u64,
     /// What llama.cpp copies into another order on processors of this kind.
@@ -92,25 +100,36 @@ impl Keys {
         all.map(String::as_str)
     }
 
-    fn keep(&mut self, key: String, value: Value) {
-        if self.numbers.len() + self.texts.len() + self.counts.len() >= KEYS_KEPT {
-            return;
+    fn keep(&mut self, key: String, value: Value) -> Result<(), Fault> {
+        if self.numbers.len() + self.texts.len() + self.counts.len() >= KEYS_KEPT || self.lists.len() >= LISTS_KEPT {
+            return Err(Fault::Damaged("it says more of its shape than any real one"));
         }
         match value {
             Value::Number(number) => {
                 self.numbers.insert(key, number);
             }
-            Value::Text(text) if text.len() <= TEXT_KEPT => {
+            Value::Text(text) => {
                 self.texts.insert(key, text);
             }
             Value::List(list) => {
                 self.counts.insert(key.clone(), list.count);
-                if let Some(numbers) = list.numbers.filter(|_| !key.starts_with("tokenizer.")) {
-                    self.lists.insert(key, numbers);
-                }
+                self.lists.extend(list.numbers.map(|numbers| (key, numbers)));
             }
-            Value::Text(_) | Value::Other => {}
+            // That it is there may be what counts.
+            Value::LongText | Value::Other => {
+                self.counts.insert(key, 1);
+            }
         }
+        Ok(())
+    }
+}
+
+/// What is wanted of a key.
+fn want(key: &str) -> Want {
+    match key {
+        "general.architecture" | "general.type" | "general.alignment" | "general.file_type" | "split.count" => Want::Plain,
+        _ if key.len() <= NAME_KEPT && is_of_the_shape(key) => Want::List,
+        _ => Want::Nothing,
     }
 }
 
@@ -140,8 +159,11 @@ fn walk(begin: &[u8], size: u64, keys: &mut Keys) -> Result<(), Fault> {
             // Its length stands before its texts, which take most of a header.
             keys.counts.extend(source.peek_list_count().map(|count| (key.clone(), count)));
         }
-        let value = read_value(&mut source)?;
-        keys.keep(key, value);
+        let want = want(&key);
+        let value = read_value(&mut source, want)?;
+        if want != Want::Nothing {
+            keys.keep(key, value)?;
+        }
     }
     let alignment = keys.number("general.alignment").unwrap_or(32);
     let mut sums = TensorSums::default();
@@ -149,24 +171,29 @@ fn walk(begin: &[u8], size: u64, keys: &mut Keys) -> Result<(), Fault> {
     let needs = read_tensor_table(&mut source, tensors, |tensor| {
         let name = String::from_utf8_lossy(&tensor.name).into_owned();
         let Some(bytes) = tensor.bytes else {
-            sums.unknown_formats.push(tensor.format);
+            if sums.unknown_formats.len() < FORMATS_KEPT && !sums.unknown_formats.contains(&tensor.format) {
+                sums.unknown_formats.push(tensor.format);
+            }
             return;
         };
         sums.all = sums.all.saturating_add(bytes);
         match name.as_str() {
             "token_embd.weight" => sums.embedding = bytes,
-            "output.weight" => sums.has_output = true,
+            "output.weight" => sums.output = Some(bytes),
             _ => {}
         }
         if let Some(layer) = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()).and_then(|n| n.parse().ok()) {
-            *layers.entry(layer).or_default() += bytes;
+            let room = layers.len() < LAYERS_KEPT;
+            if room || layers.contains_key(&layer) {
+                let sum = layers.entry(layer).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
         }
         if name != "token_embd.weight" && is_repacked(tensor.format, &tensor.shape) {
             sums.repacked = sums.repacked.saturating_add(bytes);
         }
     })?;
     sums.unknown_formats.sort_unstable();
-    sums.unknown_formats.dedup();
     sums.largest_layer = layers.into_values().max().unwrap_or(0);
     sums.data_start = data_start(source.position(), alignment)?;
     if tensors > 0 && sums.data_start.saturating_add(needs) > size && keys.number("split.count").unwrap_or(1) <= 1 {
@@ -210,7 +237,7 @@ mod tests {
         let sums = read_keys(&bytes, bytes.len() as u64).unwrap().tensors.unwrap();
         assert_eq!(sums.data_start, model.header_len() as u64);
         assert_eq!(sums.all, (bytes.len() - model.header_len()) as u64);
-        assert!(sums.has_output && sums.embedding > 0 && sums.largest_layer > 0 && sums.unknown_formats.is_empty());
+        assert!(sums.output.is_some() && sums.embedding > 0 && sums.largest_layer > 0 && sums.unknown_formats.is_empty());
     }
 
     #[test]
@@ -220,6 +247,38 @@ mod tests {
         let bytes = file.bytes().0;
         let keys = read_keys(&bytes, bytes.len() as u64).unwrap();
         assert_eq!(keys.list("x.attention.head_count_kv"), Some(&[2, 0, 2][..]));
+    }
+
+    #[test]
+    fn what_no_verdict_is_made_from_is_not_kept() {
+        let mut file = Gguf::default();
+        file.key("general.architecture", Wanted::Text("llama".to_owned()));
+        file.key("llama.block_count", Wanted::U32(2));
+        for number in 0..20_000 {
+            file.key(&format!("junk.list{number}"), Wanted::I32s(vec![7; 100]));
+        }
+        file.key("junk.text", Wanted::Text("x".repeat(100_000)));
+        file.key("llama.context_length", Wanted::U32(512));
+        let bytes = file.bytes().0;
+        let keys = read_keys(&bytes, bytes.len() as u64).unwrap();
+        assert_eq!(keys.names().collect::<Vec<_>>(), ["llama.block_count", "llama.context_length", "general.architecture"]);
+        assert_eq!((keys.number("llama.context_length"), keys.lists.len()), (Some(512), 0));
+    }
+
+    #[test]
+    fn a_header_that_floods_the_keys_that_count_is_refused() {
+        let mut file = Gguf::default();
+        for number in 0..1000 {
+            file.key(&format!("arch{number}.block_count"), Wanted::U32(number));
+        }
+        let bytes = file.bytes().0;
+        assert!(matches!(read_keys(&bytes, bytes.len() as u64), Err(Fault::Damaged(_))));
+        let mut file = Gguf::default();
+        for number in 0..100 {
+            file.key(&format!("arch{number}.attention.head_count"), Wanted::I32s(vec![1; 4096]));
+        }
+        let bytes = file.bytes().0;
+        assert!(matches!(read_keys(&bytes, bytes.len() as u64), Err(Fault::Damaged(_))));
     }
 
     #[test]

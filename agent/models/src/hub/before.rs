@@ -2,8 +2,8 @@
 
 use warden_domain::{Problem, ProblemKind, engine::EngineKind, units::Tokens};
 
-use super::{Chosen, Fault, HubRoom, Repo, header::Unread};
-use crate::{gguf, gguf::Keys, hf, inspect::no_whole_model};
+use super::{Chosen, Fault, HubRoom, Repo, header::Unread, told::Header};
+use crate::{gguf, inspect::no_whole_model};
 
 impl HubRoom {
     /// The context that a choice was trained for, as far as its first bytes tell. What the hub does not hand out, or is no whole model, is
@@ -25,10 +25,10 @@ impl HubRoom {
             }
         }
         if choice.engine == EngineKind::Vllm {
-            return Ok(config.as_deref().and_then(hf::trained_context));
+            return Ok(config.as_ref().and_then(|config| config.trained));
         }
-        match self.keys(discovery, choice, false).await {
-            Ok(keys) => told(&keys, &format!("{} of {}", choice.filename, repo.name)),
+        match self.header(discovery, choice, false).await {
+            Ok(header) => told(&header, &format!("{} of {}", choice.filename, repo.name)),
             Err(Unread::Hub(fault)) => refused(fault),
             Err(Unread::File(gguf::Fault::Unreadable)) => Ok(None),
             Err(Unread::File(fault)) => Err(bad(&format!("{} of {} cannot be used: {fault}", choice.filename, repo.name))
@@ -37,11 +37,10 @@ impl HubRoom {
     }
 }
 
-fn told(keys: &Keys, what: &str) -> Result<Option<Tokens>, Problem> {
-    let architecture = keys.text("general.architecture");
-    match no_whole_model(keys.text("general.type"), architecture) {
+fn told(header: &Header, what: &str) -> Result<Option<Tokens>, Problem> {
+    match no_whole_model(header.kind.as_deref(), header.architecture.as_deref()) {
         Some((why, hint)) => Err(bad(&format!("{what} {why}")).hint(hint)),
-        None => Ok(architecture.and_then(|architecture| keys.number(&format!("{architecture}.context_length"))).map(Tokens)),
+        None => Ok(header.trained),
     }
 }
 

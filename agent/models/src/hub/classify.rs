@@ -11,8 +11,60 @@ use warden_domain::{
 use super::tree::Entry;
 use crate::split::part_of;
 
-/// Names of vocabularies and chat templates.
-const TOKENIZER: &[&str] = &["tokenizer", "vocab", "merges.txt", "special_tokens_map", "added_tokens", "chat_template"];
+/// How names of vocabularies and chat templates begin.
+const TOKENIZER: &[&str] =
+    &["tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "chat_template", "tekken", "spiece", "sentencepiece"];
+/// How such names end: text and tables that no program runs. Whatever ends otherwise is not fetched, whatever its name begins with.
+const HARMLESS: &[&str] = &[".json", ".txt", ".model", ".model.v1", ".model.v2", ".model.v3", ".model.v7", ".jinja", ".tiktoken"];
+/// Pickles: reading one runs what is in it.
+const PICKLES: &[&str] = &[".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill", ".npy", ".npz", ".mar", ".nemo"];
+/// Programs, libraries and archives of them.
+const CODE: &[&str] = &[
+    ".py",
+    ".pyc",
+    ".pyo",
+    ".pyd",
+    ".pyx",
+    ".pyi",
+    ".ipynb",
+    ".so",
+    ".dylib",
+    ".dll",
+    ".exe",
+    ".sh",
+    ".bash",
+    ".js",
+    ".mjs",
+    ".jar",
+    ".class",
+    ".wasm",
+    ".ps1",
+    ".bat",
+    ".cmd",
+    ".pl",
+    ".rb",
+    ".lua",
+    ".c",
+    ".cc",
+    ".cpp",
+    ".cu",
+    ".cuh",
+    ".h",
+    ".hpp",
+    ".rs",
+    ".go",
+    ".ptx",
+    ".cubin",
+    ".whl",
+    ".egg",
+    ".o",
+    ".a",
+    ".ko",
+    ".deb",
+    ".rpm",
+    ".appimage",
+    ".llamafile",
+];
 
 /// All files with their kinds.
 pub(crate) fn files(entries: Vec<Entry>) -> Vec<HubFile> {
@@ -28,7 +80,7 @@ pub(crate) fn files(entries: Vec<Entry>) -> Vec<HubFile> {
 fn kind(path: &str, has_index: bool, has_usual: bool) -> FileKind {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     if name.ends_with(".gguf") {
-        return if name.contains("mmproj") {
+        return if is_projector(&name) {
             FileKind::Mmproj
         } else if name.contains("lora") || name.contains("adapter") {
             FileKind::Adapter
@@ -48,16 +100,38 @@ fn kind(path: &str, has_index: bool, has_usual: bool) -> FileKind {
             FileKind::SafetensorsSingle
         };
     }
-    if [".bin", ".pt", ".pth", ".ckpt"].iter().any(|end| name.ends_with(end)) {
+    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+    if ends(PICKLES) {
         return FileKind::PytorchBin;
     }
-    if TOKENIZER.iter().any(|begin| name.starts_with(begin)) || name.ends_with(".tiktoken") {
+    // A library may have its version behind its ending.
+    if ends(CODE) || name.contains(".so.") {
+        return FileKind::Code;
+    }
+    if (TOKENIZER.iter().any(|begin| name.starts_with(begin)) && ends(HARMLESS)) || name.ends_with(".tiktoken") {
         return FileKind::Tokenizer;
     }
     if name.ends_with("config.json") || name.ends_with(".index.json") {
         return FileKind::Config;
     }
     FileKind::Other
+}
+
+/// Whether a file is the image part of a model for llama.cpp, by its name.
+pub(crate) fn is_projector(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    name.ends_with(".gguf") && name.contains("mmproj")
+}
+
+/// The image part that goes with a model: one beside it, as an engine is given no other. Of several the one with 16-bit floats, which every
+/// processor and card computes with, then the smallest.
+fn projector<'a>(files: &'a [HubFile], model: &str) -> Option<&'a HubFile> {
+    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let near = |file: &&HubFile| file.kind == FileKind::Mmproj && folder(&file.path) == folder(model);
+    // One that is split is nothing that the engine takes.
+    let whole = |file: &&HubFile| part_of(file.path.rsplit('/').next().unwrap_or_default()).is_none();
+    let rank = |file: &&HubFile| (quantisation(&file.path).as_deref() != Some("F16"), file.size, file.path.clone());
+    files.iter().filter(near).filter(whole).min_by_key(rank)
 }
 
 /// `…-00001-of-00003.safetensors`.
@@ -86,15 +160,16 @@ fn gguf(files: &[HubFile]) -> Vec<Choice> {
             parts.sort_by(|a, b| a.path.cmp(&b.path));
             let first = parts.first()?;
             let missing = (count as usize).saturating_sub(parts.len());
-            let size = parts.iter().map(|part| part.size).sum();
+            let weights: Bytes = parts.iter().map(|part| part.size).sum();
+            let projector = projector(files, &first.path);
             Some(Choice {
                 filename: first.path.clone(),
                 quantisation: quantisation(&first.path),
                 engine: EngineKind::LlamaCpp,
-                weights: size,
-                size,
+                weights,
+                size: weights + projector.map_or(Bytes(0), |file| file.size),
                 incomplete: (missing > 0).then(|| format!("{missing} of its {count} parts are not in the repository.")),
-                files: parts.into_iter().cloned().collect(),
+                files: parts.into_iter().chain(projector).cloned().collect(),
             })
         })
         .collect()
@@ -208,11 +283,12 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("x-00001-of-00003.gguf", 5, None, true),
-                ("m-Q4_K_M.gguf", 20, Some("Q4_K_M"), false),
+                ("x-00001-of-00003.gguf", 8, None, true),
+                ("m-Q4_K_M.gguf", 23, Some("Q4_K_M"), false),
                 ("big/m-Q8_0-00001-of-00002.gguf", 70, Some("Q8_0"), false)
             ]
         );
+        assert_eq!(found[1].weights, Bytes(20), "the image part is no weight of the model");
     }
 
     #[test]
@@ -253,5 +329,66 @@ mod tests {
             .map(|file| file.kind.as_str())
             .collect();
         assert_eq!(kinds, ["safetensors_single", "config", "tokenizer", "pytorch_bin", "other"]);
+    }
+
+    #[test]
+    fn an_image_part_comes_with_the_models_it_belongs_to() {
+        let of_model = |list: &[(&str, u64)], model: &str| {
+            let found = choices(&of(list));
+            let choice = found.iter().find(|choice| choice.filename == model).unwrap();
+            assert_eq!(choice.files.first().unwrap().path, model, "weights first");
+            choice.projector().map(|file| file.path.clone())
+        };
+        let two = [("m-Q4_0.gguf", 9), ("mmproj-BF16.gguf", 4), ("mmproj-F16.gguf", 5), ("mmproj-F32.gguf", 8)];
+        assert_eq!(of_model(&two, "m-Q4_0.gguf").as_deref(), Some("mmproj-F16.gguf"));
+        let folders = [("a/m-Q4_0.gguf", 9), ("a/mmproj-m-q8_0.gguf", 4), ("b/n-Q4_0.gguf", 9), ("c/mmproj-o-f16.gguf", 3), ("MMPROJ-f16.GGUF", 7)];
+        assert_eq!(of_model(&folders, "a/m-Q4_0.gguf").as_deref(), Some("a/mmproj-m-q8_0.gguf"), "the one beside it");
+        assert_eq!(of_model(&folders, "b/n-Q4_0.gguf"), None, "never that of another folder");
+        assert_eq!(of_model(&[("m-Q4_0.gguf", 9), ("x/mmproj-f16.gguf", 1)], "m-Q4_0.gguf"), None, "never that of another folder");
+    }
+
+    #[test]
+    fn nothing_that_would_run_is_fetched_with_a_model() {
+        let mut list = vec![
+            ("model.safetensors", 50),
+            ("config.json", 1),
+            ("generation_config.json", 1),
+            ("tokenizer.json", 1),
+            ("tokenizer.model", 1),
+            ("tokenizer.model.v3", 1),
+            ("tekken.json", 1),
+            ("vocab.txt", 1),
+            ("merges.txt", 1),
+            ("chat_template.jinja", 1),
+            ("qwen.tiktoken", 1),
+        ];
+        let fetched = list.len();
+        let hostile = [
+            "tokenizer.py",
+            "tokenization_x.py",
+            "tokenizer_config.json.py",
+            "tokenizer.so",
+            "tokenizer.so.1",
+            "tokenizer.bin",
+            "tokenizer.pkl",
+            "vocab.pickle",
+            "vocab.pt",
+            "merges.txt.sh",
+            "chat_template.js",
+            "tokenizer",
+            "tokenizer.unheard-of",
+            "added_tokens.PY",
+            "special_tokens_map.exe",
+            "modeling_x.py",
+            "config.json.so",
+        ];
+        list.extend(hostile.map(|name| (name, 1)));
+        let files = of(&list);
+        let found = choices(&files);
+        let paths: Vec<&str> = found[0].files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths.len(), fetched, "{paths:?}");
+        assert!(hostile.iter().all(|name| !paths.contains(name)), "{paths:?}");
+        let code = files.iter().filter(|file| matches!(file.kind, FileKind::Code | FileKind::PytorchBin)).count();
+        assert_eq!(code, hostile.len() - 2, "all but the two of no known ending are told as such");
     }
 }

@@ -20,9 +20,14 @@ const KEYS: &[&str] = &[
     "layer_types",
 ];
 
+/// Whether a key is handed on.
+pub(crate) fn is_shown(key: &str) -> bool {
+    KEYS.contains(&key)
+}
+
 /// The chosen keys.
-pub(crate) fn chosen(config: Option<&Value>) -> RepoConfig {
-    let Some(config) = config.and_then(Value::as_object) else { return RepoConfig::default() };
+pub(crate) fn chosen(config: &Value) -> RepoConfig {
+    let Some(config) = config.as_object() else { return RepoConfig::default() };
     let kept: Map<String, Value> = KEYS.iter().filter_map(|key| Some(((*key).to_owned(), config.get(*key)?.clone()))).collect();
     RepoConfig { json: Some(Value::Object(kept).to_string()) }
 }

@@ -32,6 +32,10 @@ pub(crate) enum Fault {
     Answer(Refusal),
     /// It sends more than it may.
     TooLarge { what: String, limit: u64 },
+    /// It lists more than it may.
+    TooMany { what: String, limit: usize },
+    /// As many long answers are being read already as there is memory for.
+    Busy,
     /// The answer broke off.
     BrokeOff { cause: String },
     /// The answer is not what this call answers with.
@@ -83,10 +87,10 @@ impl Fault {
     /// True when the same call may work in a moment.
     pub(crate) const fn passes(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::BrokeOff { .. } => true,
+            Self::Unreachable { .. } | Self::BrokeOff { .. } | Self::Busy => true,
             // A signed address of a storage server ends; asking the hub again gives another one.
             Self::Answer(refusal) => refusal.elsewhere || matches!(refusal.status, 408 | 429) || refusal.status >= 500,
-            Self::Redirect { .. } | Self::TooLarge { .. } | Self::Malformed { .. } => false,
+            Self::Redirect { .. } | Self::TooLarge { .. } | Self::TooMany { .. } | Self::Malformed { .. } => false,
         }
     }
 
@@ -110,6 +114,13 @@ impl Fault {
                 Problem::new(ProblemKind::Upstream, format!("The hub sends more than {} for {what}; it was not read on.", Bytes(*limit)))
                     .hint("Check the address in the hub's settings; if it is right, this repository is too large for this box.")
             }
+            Self::TooMany { what, limit } => {
+                Problem::new(ProblemKind::Upstream, format!("The hub lists more than {limit} {what} of {}; it was not read on.", about.repo))
+                    .hint("This repository is too large for this box; look for one that holds the model alone.")
+            }
+            Self::Busy => Problem::new(ProblemKind::TooManyRequests, "The box is reading as many headers of models as it has memory for.".to_owned())
+                .hint("Try again in a moment.")
+                .retry_after(Duration::from_secs(10)),
             Self::BrokeOff { cause } => Problem::new(ProblemKind::Upstream, format!("The answer of the hub broke off: {cause}.")).hint("Try again."),
             Self::Malformed { what } => Problem::new(ProblemKind::Upstream, format!("The answer of {hub} is not that of a hub: {what}."))
                 .hint("Check the address in the hub's settings: it is the part before /api/models."),

@@ -33,6 +33,12 @@ pub(crate) fn place(at: &FitWhere, gpus: &dyn Gpus) -> Result<Place, Problem> {
             list.iter().map(|id| snapshot.card(id).map(shown).ok_or_else(|| absent(name(id)))).collect::<Result<_, _>>()?
         }
     };
+    if let Some(twice) = cards.iter().enumerate().find(|(at, card)| cards[..*at].iter().any(|other| other.index == card.index)).map(|(_, card)| card)
+    {
+        return Err(Problem::new(ProblemKind::Invalid, format!("The card {} is named twice.", twice.index))
+            .hint("Name every card once.")
+            .param("gpu_indices"));
+    }
     if cards.is_empty() { Ok(host()) } else { Ok(Place::Cards(cards)) }
 }
 

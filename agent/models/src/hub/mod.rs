@@ -14,11 +14,14 @@ mod header;
 mod keep;
 mod memory;
 mod room;
+mod shelf;
+mod told;
 mod tree;
 
 pub use room::{HubParts, HubRoom};
 
 pub(crate) use address::Repo;
+pub(crate) use classify::is_projector;
 pub(crate) use client::{Wanted, chain};
 pub(crate) use fault::Fault;
 pub(crate) use room::Chosen;

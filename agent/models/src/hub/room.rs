@@ -1,23 +1,17 @@
 //! The hub as the port: discoveries and verdicts, each kept for a while, so that a page that is looked at twice asks the hub once.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
-use http::Uri;
-use serde_json::Value;
+use tokio::sync::Semaphore;
 use warden_domain::{
     Problem, ProblemKind,
     engine::EngineKind,
     fit::{FitAsk, FitTable},
     gpu::{GpuSnapshot, Gpus},
-    hub::{Care, Choice, ChoiceFit, Discovery, Hub, HubChange, HubSettings, RepoAsk},
+    hub::{Care, Choice, ChoiceFit, Discovery, Hub, HubChange, HubSettings, RepoAsk, RepoConfig},
+    share::CARD_SHARE,
 };
 use warden_store::Store;
 
@@ -26,23 +20,34 @@ use super::{
     classify,
     client::Client,
     client::Wanted,
-    config,
     fault::{Fault, Subject},
     header::{self, Unread},
     keep::{Keep, Reaching},
-    memory, tree,
+    memory,
+    shelf::{Shelf, Turns},
+    told::{Config, Header},
+    tree,
 };
 use crate::{
-    fit::{Missing, Place, Question, Shape, Weights, judge, shape_of_config, shape_of_gguf},
-    gguf::{Keys, Reach},
+    fit::{Missing, Place, Question, Shape, Weights, judge},
+    gguf::Reach,
+    registry::context_is_sane,
 };
 
 /// A discovery is believed for so long.
 const FRESH: Duration = Duration::from_secs(60);
 /// Discoveries and headers kept at most.
 const KEPT: usize = 64;
-const MOST_PAGES: usize = 40;
-const PAGE_LIMIT: usize = 8 << 20;
+/// Files of all discoveries that are kept, and layers of all headers.
+const KEPT_PARTS: usize = 50_000;
+/// Files of a repository; the largest hold some thousands.
+const MOST_FILES: usize = 20_000;
+const MOST_PAGES: usize = 100;
+/// The answer about a revision lists all files once more.
+const REVISION_LIMIT: usize = 4 << 20;
+const PAGE_LIMIT: usize = 2 << 20;
+/// Long headers held in memory at a time.
+const LONG_HEADERS: usize = 4;
 const CONFIG_LIMIT: usize = 1 << 20;
 /// Headers read at once.
 const AT_ONCE: usize = 4;
@@ -65,31 +70,28 @@ pub struct HubParts {
     pub version: &'static str,
 }
 
-struct Found {
-    at: Instant,
-    discovery: Arc<Discovery>,
-    config: Option<Arc<Value>>,
-}
+/// A repository at a commit, with what its `config.json` says.
+pub(super) type Found = (Arc<Discovery>, Option<Arc<Config>>);
 
 /// A choice with its repository.
 pub(crate) struct Chosen {
     pub(crate) discovery: Arc<Discovery>,
     pub(crate) choice: Choice,
-    pub(crate) config: Option<Arc<Value>>,
+    pub(crate) config: Option<Arc<Config>>,
 }
-
-type Known<K, V> = Mutex<HashMap<K, V>>;
 
 /// The hub.
 pub struct HubRoom {
     client: Client,
     keep: Keep,
     gpus: Arc<dyn Gpus>,
-    found: Known<(String, Repo), Found>,
+    /// Repositories by address of hub, name and revision.
+    found: Shelf<Found>,
+    /// One look at each of them at a time.
+    turns: Turns,
     /// Headers by address of hub, repository, commit and path; a commit never changes.
-    headers: Known<String, Arc<Keys>>,
-    /// One look at the hub at a time per room: two people who ask for the same thing get one answer.
-    turn: tokio::sync::Mutex<()>,
+    headers: Shelf<Arc<Header>>,
+    long_headers: Semaphore,
 }
 
 impl HubRoom {
@@ -102,9 +104,10 @@ impl HubRoom {
             client: Client::new(parts.version)?,
             keep: Keep::open(parts.store, &parts.state_dir, parts.endpoint.as_deref()).await?,
             gpus: parts.gpus,
-            found: Mutex::default(),
-            headers: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
+            found: Shelf::new(KEPT, KEPT_PARTS, Some(FRESH)),
+            turns: Turns::default(),
+            headers: Shelf::new(KEPT, KEPT_PARTS, None),
+            long_headers: Semaphore::new(LONG_HEADERS),
         }))
     }
 
@@ -133,25 +136,29 @@ impl HubRoom {
         Ok(Wanted { uri, range: None, token: now.token.clone() })
     }
 
-    async fn found(&self, repo: &Repo) -> Result<(Arc<Discovery>, Option<Arc<Value>>), Problem> {
-        let key = (self.keep.now().endpoint.clone(), repo.clone());
-        let _turn = self.turn.lock().await;
-        if let Some(known) = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(&key).filter(|found| found.at.elapsed() < FRESH) {
-            return Ok((known.discovery.clone(), known.config.clone()));
+    async fn found(&self, repo: &Repo) -> Result<Found, Problem> {
+        let now = self.keep.now();
+        let question = format!("{} {}@{}", now.endpoint, repo.name, repo.revision);
+        if let Some(found) = self.found.get(&question) {
+            return Ok(found);
+        }
+        let turn = self.turns.of(&question);
+        let _turn = turn.lock().await;
+        if let Some(found) = self.found.get(&question) {
+            return Ok(found);
         }
         let (discovery, config) = self.look(repo).await.map_err(|fault| fault.problem(&self.subject(repo)))?;
-        let (discovery, config) = (Arc::new(discovery), config.map(Arc::new));
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.retain(|_, found| found.at.elapsed() < FRESH);
-        if found.len() < KEPT {
-            found.insert(key, Found { at: Instant::now(), discovery: discovery.clone(), config: config.clone() });
+        let found = (Arc::new(discovery), config.map(Arc::new));
+        // What was seen with another token or at another address is nothing to keep.
+        if Arc::ptr_eq(&now, &self.keep.now()) {
+            self.found.put(question, found.0.files.len(), found.clone());
         }
-        Ok((discovery, config))
+        Ok(found)
     }
 
-    async fn look(&self, repo: &Repo) -> Result<(Discovery, Option<Value>), Fault> {
+    async fn look(&self, repo: &Repo) -> Result<(Discovery, Option<Config>), Fault> {
         let wanted = self.wanted(&format!("api/models/{}/revision/{}", repo.name, escaped(&repo.revision).replace('/', "%2F")))?;
-        let (_, body) = self.client.small(&wanted, "the answer about a revision", PAGE_LIMIT).await?;
+        let (_, body) = self.client.small(&wanted, "the answer about a revision", REVISION_LIMIT).await?;
         let revision = tree::revision(&body)?;
         if revision.disabled {
             let refusal = super::fault::Refusal {
@@ -171,7 +178,7 @@ impl HubRoom {
         };
         let mut choices = classify::choices(&files);
         for choice in choices.iter_mut().filter(|choice| choice.engine == EngineKind::Vllm) {
-            choice.quantisation = config.as_ref().and_then(config::format);
+            choice.quantisation = config.as_ref().and_then(|config| config.format.clone());
         }
         let discovery = Discovery {
             repo: repo.name.clone(),
@@ -180,7 +187,7 @@ impl HubRoom {
             gated: revision.gated,
             files,
             choices,
-            config: config::chosen(config.as_ref()),
+            config: config.as_ref().map_or_else(RepoConfig::default, |config| config.shown.clone()),
         };
         Ok((discovery, config))
     }
@@ -190,17 +197,21 @@ impl HubRoom {
         let mut entries = Vec::new();
         for _ in 0..MOST_PAGES {
             let (headers, body) = self.client.small(&wanted, "a list of files", PAGE_LIMIT).await?;
-            entries.extend(tree::page(&body)?);
+            let room = MOST_FILES.saturating_sub(entries.len());
+            entries.extend(tree::page(&body, room).map_err(|fault| match fault {
+                Fault::TooMany { what, .. } => Fault::TooMany { what, limit: MOST_FILES },
+                fault => fault,
+            })?);
             let Some(next) = tree::next_page(&wanted.uri, &headers) else { return Ok(entries) };
             wanted.uri = next;
         }
-        Err(Fault::TooLarge { what: "a list of files".to_owned(), limit: (MOST_PAGES * PAGE_LIMIT) as u64 })
+        Err(Fault::TooMany { what: "pages of files".to_owned(), limit: MOST_PAGES })
     }
 
-    async fn config(&self, repo: &Repo, commit: &str) -> Result<Option<Value>, Fault> {
+    async fn config(&self, repo: &Repo, commit: &str) -> Result<Option<Config>, Fault> {
         let wanted = self.file(&repo.name, commit, "config.json")?;
         match self.client.small(&wanted, "config.json", CONFIG_LIMIT).await {
-            Ok((_, body)) => Ok(serde_json::from_slice(&body).ok()),
+            Ok((_, body)) => Ok(Config::read(&body)),
             // The list of a gated repository is open, its files are not: that is told where a file is wanted.
             Err(Fault::Answer(refusal)) if matches!(refusal.status, 401 | 403) => Ok(None),
             Err(fault) => Err(fault),
@@ -208,31 +219,28 @@ impl HubRoom {
     }
 
     /// What is known of the header of a file without asking for it.
-    pub(super) fn known(&self, file: &Wanted) -> Option<Arc<Keys>> {
-        self.headers.lock().unwrap_or_else(PoisonError::into_inner).get(&file.uri.to_string()).cloned()
+    pub(super) fn known(&self, file: &Wanted) -> Option<Arc<Header>> {
+        self.headers.get(&file.uri.to_string())
     }
 
-    pub(super) async fn keys(&self, discovery: &Discovery, choice: &Choice, whole: bool) -> Result<Arc<Keys>, Unread> {
+    pub(super) async fn header(&self, discovery: &Discovery, choice: &Choice, whole: bool) -> Result<Arc<Header>, Unread> {
         let malformed = || Unread::Hub(Fault::Malformed { what: "a choice without a file".to_owned() });
         let first = choice.files.first().ok_or_else(malformed)?;
         let wanted = self.file(&discovery.repo, &discovery.commit, &first.path).map_err(Unread::Hub)?;
-        let key = wanted.uri.to_string();
-        if let Some(keys) = self.known(&wanted).filter(|keys| !whole || keys.reach == Reach::Whole) {
-            return Ok(keys);
+        if let Some(header) = self.known(&wanted).filter(|header| !whole || header.reach == Reach::Whole) {
+            return Ok(header);
         }
-        let keys = Arc::new(header::keys(&self.client, &wanted, first.size.0, whole).await?);
-        let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
-        if headers.len() >= KEPT {
-            headers.clear();
-        }
-        headers.insert(key, keys.clone());
-        Ok(keys)
+        let keys = header::keys(&self.client, &wanted, first.size.0, whole, &self.long_headers).await?;
+        let header = Arc::new(Header::of(&keys));
+        let layers = header.shape.as_ref().map_or(0, |shape| shape.layers.len());
+        self.headers.put(wanted.uri.to_string(), layers, header.clone());
+        Ok(header)
     }
 
     async fn table(
         &self,
         ask: &FitAsk,
-        found: (&Discovery, Option<&Value>),
+        found: (&Discovery, Option<&Config>),
         choice: &Choice,
         place: &Place,
         care: Care,
@@ -241,16 +249,18 @@ impl HubRoom {
         let repo = Repo { name: discovery.repo.clone(), revision: discovery.revision.clone() };
         let mut missing: Missing = choice.incomplete.iter().map(|why| format!("all parts: {why}")).collect();
         let whole = care == Care::Whole;
+        let projector = choice.projector().map(|file| file.size.0);
+        let parts = choice.files.len() - usize::from(projector.is_some());
         let (shape, weights, whole_header) = match choice.engine {
             EngineKind::Vllm => {
-                let shape = config.map_or_else(|| Err(vec!["config.json".to_owned()]), shape_of_config);
+                let shape = config.map_or_else(|| Err(vec!["config.json".to_owned()]), |config| config.shape.clone());
                 (shape, Weights { all: choice.weights.0, ..Weights::default() }, true)
             }
-            EngineKind::LlamaCpp => match self.keys(discovery, choice, whole).await {
-                Ok(keys) => {
-                    missing.extend(no_model(&keys));
-                    let weights = Weights::of_gguf(choice.weights.0, choice.files.len(), &keys);
-                    (shape_of_gguf(&keys), weights, keys.reach == Reach::Whole)
+            EngineKind::LlamaCpp => match self.header(discovery, choice, whole).await {
+                Ok(header) => {
+                    missing.extend(no_model(&header));
+                    let weights = Weights::of_gguf(choice.weights.0, parts, header.tensors.as_ref());
+                    (header.shape.clone(), Weights { projector, ..weights }, header.reach == Reach::Whole)
                 }
                 Err(Unread::Hub(fault)) if whole => return Err(fault.problem(&self.subject(&repo))),
                 Err(unread) => {
@@ -273,7 +283,7 @@ impl HubRoom {
             context: ask.context,
             slots: ask.slots.unwrap_or(USUAL_SLOTS),
             kv: ask.kv,
-            utilisation: ask.utilisation.unwrap_or(0.9),
+            utilisation: ask.utilisation.unwrap_or(CARD_SHARE),
             whole_header,
             missing,
         }))
@@ -288,8 +298,8 @@ impl HubRoom {
 }
 
 /// A file that is no whole model says so in its header.
-fn no_model(keys: &Keys) -> Option<String> {
-    let kind = keys.text("general.type").unwrap_or("model");
+fn no_model(header: &Header) -> Option<String> {
+    let kind = header.kind.as_deref().unwrap_or("model");
     matches!(kind, "adapter" | "mmproj").then(|| format!("a whole model: this file is an {kind}"))
 }
 
@@ -324,7 +334,7 @@ impl Hub for HubRoom {
     async fn configure(&self, change: HubChange) -> Result<HubSettings, Problem> {
         let settings = self.keep.change(change).await?;
         // Another token may see more.
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.found.clear();
         Ok(settings)
     }
 
@@ -332,13 +342,10 @@ impl Hub for HubRoom {
         let (discovery, _) = self.found(&Repo::parse(ask)?).await?;
         let mut discovery = (*discovery).clone();
         // What the headers say of the number format is better than what the names say.
-        let headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
-        for choice in discovery.choices.iter_mut().filter(|choice| choice.engine == EngineKind::LlamaCpp) {
-            let uri: Option<Uri> = self.file(&discovery.repo, &discovery.commit, &choice.filename).ok().map(|wanted| wanted.uri);
-            let keys = uri.and_then(|uri| headers.get(&uri.to_string()));
-            if choice.quantisation.is_none() {
-                choice.quantisation = keys.and_then(|keys| keys.number("general.file_type")).and_then(classify::file_type).map(str::to_owned);
-            }
+        for choice in discovery.choices.iter_mut().filter(|choice| choice.engine == EngineKind::LlamaCpp && choice.quantisation.is_none()) {
+            let wanted = self.file(&discovery.repo, &discovery.commit, &choice.filename).ok();
+            let header = wanted.and_then(|wanted| self.known(&wanted));
+            choice.quantisation = header.and_then(|header| header.file_type).and_then(classify::file_type).map(str::to_owned);
         }
         Ok(discovery)
     }
@@ -349,6 +356,7 @@ impl Hub for HubRoom {
                 .hint(format!("Use 1 to {MOST_SLOTS}."))
                 .param("max_batch_size"));
         }
+        context_is_sane(ask.context).map_err(|problem| problem.param("max_model_len"))?;
         let repo = Repo::parse(&RepoAsk { repo: ask.repo.clone(), revision: ask.revision.clone() })?;
         let place = memory::place(&ask.at, self.gpus.as_ref())?;
         let (discovery, config) = self.found(&repo).await?;

@@ -1,13 +1,22 @@
 //! The hub's answers about a repository, as values. Untrusted: names are checked, numbers of entries are bounded by the caller. Pure.
 
+use std::fmt;
+
 use http::{HeaderMap, Uri, header};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 use warden_domain::hub::Promise;
 
 use super::{
     address::{is_commit, is_plain_path},
     fault::Fault,
 };
+use crate::json;
+
+/// Larger than any file that a disk of this box could hold.
+const LARGEST_FILE: u64 = 1 << 44;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +48,8 @@ struct RawLfs {
 #[derive(Debug, Deserialize)]
 struct RawRevision {
     sha: String,
-    #[serde(default)]
-    gated: serde_json::Value,
+    #[serde(default, deserialize_with = "json::truth_or_text")]
+    gated: Option<bool>,
     #[serde(default)]
     disabled: bool,
 }
@@ -60,27 +69,58 @@ pub(crate) fn revision(body: &[u8]) -> Result<Revision, Fault> {
     if !is_commit(&raw.sha) {
         return Err(Fault::Malformed { what: "the answer about a revision names no commit".to_owned() });
     }
-    let gated = match raw.gated {
-        serde_json::Value::Bool(gated) => Some(gated),
-        serde_json::Value::String(_) => Some(true),
-        _ => None,
-    };
-    Ok(Revision { commit: raw.sha.to_ascii_lowercase(), gated, disabled: raw.disabled })
+    Ok(Revision { commit: raw.sha.to_ascii_lowercase(), gated: raw.gated, disabled: raw.disabled })
 }
 
-/// Reads one page of a tree. Entries with names that could leave a folder, or without a sound checksum, are passed over.
-pub(crate) fn page(body: &[u8]) -> Result<Vec<Entry>, Fault> {
-    let raw: Vec<Raw> = serde_json::from_slice(body).map_err(|cause| Fault::Malformed { what: format!("a list of files ({cause})") })?;
+/// Reads one page of a tree, with at most `room` files in it. Entries with names that could leave a folder, or without a sound checksum, are
+/// passed over.
+pub(crate) fn page(body: &[u8], room: usize) -> Result<Vec<Entry>, Fault> {
+    let mut from = serde_json::Deserializer::from_slice(body);
+    let files = from.deserialize_seq(Files { room }).and_then(|files| from.end().map(|()| files));
+    let (entries, more) = files.map_err(|cause| Fault::Malformed { what: format!("a list of files ({cause})") })?;
+    if more {
+        return Err(Fault::TooMany { what: "files".to_owned(), limit: room });
+    }
+    match entries.iter().find(|entry| entry.size > LARGEST_FILE) {
+        Some(absurd) => Err(Fault::Malformed { what: format!("a list of files ({} is {} bytes long)", absurd.path, absurd.size) }),
+        None => Ok(entries),
+    }
+}
+
+struct Files {
+    room: usize,
+}
+
+impl<'de> Visitor<'de> for Files {
+    /// The files, and whether there are more.
+    type Value = (Vec<Entry>, bool);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of files")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut kept = Vec::new();
+        while let Some(raw) = list.next_element::<Raw>()? {
+            let Some(entry) = entry(raw) else { continue };
+            if kept.len() >= self.room {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok((kept, true));
+            }
+            kept.push(entry);
+        }
+        Ok((kept, false))
+    }
+}
+
+fn entry(raw: Raw) -> Option<Entry> {
     let hex = |text: &str, length: usize| text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let entry = |raw: Raw| {
-        let (size, promise) = match raw.lfs {
-            Some(lfs) if hex(&lfs.oid, 64) => (lfs.size, Promise::Sha256(lfs.oid.to_ascii_lowercase())),
-            None if hex(&raw.oid, 40) => (raw.size, Promise::GitBlob(raw.oid.to_ascii_lowercase())),
-            _ => return None,
-        };
-        (raw.kind == "file" && is_plain_path(&raw.path)).then_some(Entry { path: raw.path, size, promise })
+    let (size, promise) = match raw.lfs {
+        Some(lfs) if hex(&lfs.oid, 64) => (lfs.size, Promise::Sha256(lfs.oid.to_ascii_lowercase())),
+        None if hex(&raw.oid, 40) => (raw.size, Promise::GitBlob(raw.oid.to_ascii_lowercase())),
+        _ => return None,
     };
-    Ok(raw.into_iter().filter_map(entry).collect())
+    (raw.kind == "file" && is_plain_path(&raw.path)).then_some(Entry { path: raw.path, size, promise })
 }
 
 /// The next page, when there is one and it is at the same origin.
@@ -108,11 +148,14 @@ mod tests {
             {{"type":"file","path":"odd","size":7,"oid":"zz"}}]"#,
             "0123456789abcdef0123456789abcdef01234567"
         );
-        let entries = page(body.as_bytes()).unwrap();
+        let entries = page(body.as_bytes(), 2).unwrap();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[0].size, &entries[0].promise), (9_000_000_000, &Promise::Sha256(sha)));
         assert!(matches!(entries[1].promise, Promise::GitBlob(_)));
-        assert!(matches!(page(b"<html>"), Err(Fault::Malformed { .. })));
+        assert!(matches!(page(b"<html>", 2), Err(Fault::Malformed { .. })));
+        assert_eq!(page(body.as_bytes(), 1), Err(Fault::TooMany { what: "files".to_owned(), limit: 1 }));
+        let absurd = body.replace("9000000000", "18446744073709551615");
+        assert!(matches!(page(absurd.as_bytes(), 9), Err(Fault::Malformed { what }) if what.contains("a.gguf")));
     }
 
     #[test]
@@ -131,5 +174,10 @@ mod tests {
         let read = revision(format!(r#"{{"sha":"{commit}","gated":"manual","private":false,"disabled":false}}"#).as_bytes()).unwrap();
         assert_eq!(read, Revision { commit: commit.to_owned(), gated: Some(true), disabled: false });
         assert!(revision(br#"{"sha":"../../x"}"#).is_err());
+        let gated = |word: &str| revision(format!(r#"{{"sha":"{commit}","gated":{word}}}"#).as_bytes()).unwrap().gated;
+        assert_eq!(
+            [gated("false"), gated("true"), gated("\"auto\""), gated("null"), gated("[[1]]")],
+            [Some(false), Some(true), Some(true), None, None]
+        );
     }
 }

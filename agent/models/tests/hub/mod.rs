@@ -3,6 +3,8 @@
 //! In: files of repositories, and paths that it refuses. Out: revisions, trees and files with ranges, and how often it was asked. Each
 //! connection brings one answer; the threads end with the test's process.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -18,7 +20,7 @@ use sha2::{Digest, Sha256};
 use warden_domain::{
     change::Changes,
     download::{Download, DownloadState, Downloads, NewDownload},
-    gpu::NoGpus,
+    gpu::{Gpus, NoGpus},
     ids::{AccountId, DownloadId},
     model::Layout,
     tasks::Tasks,
@@ -37,7 +39,9 @@ struct Holdings {
     refused: BTreeSet<String>,
     /// Paths whose bytes come wrong.
     wrong: BTreeSet<String>,
-    asked: usize,
+    /// Repositories of which nothing is answered for now.
+    held: BTreeSet<String>,
+    asked: Vec<String>,
 }
 
 /// The hub.
@@ -80,7 +84,21 @@ impl Hub {
     }
 
     pub fn asked(&self) -> usize {
-        self.holds.lock().unwrap().asked
+        self.holds.lock().unwrap().asked.len()
+    }
+
+    /// How often something of a repository was asked for.
+    pub fn asked_of(&self, repo: &str) -> usize {
+        self.holds.lock().unwrap().asked.iter().filter(|path| path.contains(repo)).count()
+    }
+
+    /// Keeps everybody waiting who asks for this repository, until it is let go.
+    pub fn hold(&self, repo: &str) {
+        self.holds.lock().unwrap().held.insert(repo.to_owned());
+    }
+
+    pub fn let_go(&self) {
+        self.holds.lock().unwrap().held.clear();
     }
 
     fn serve(&self, mut stream: TcpStream) {
@@ -93,14 +111,17 @@ impl Hub {
                 from = Some((begin.parse::<usize>().unwrap(), end.parse::<usize>().ok()));
             }
         }
+        self.holds.lock().unwrap().asked.push(path.clone());
+        while self.holds.lock().unwrap().held.iter().any(|repo| path.contains(repo)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let (status, head, body) = self.answer(&path, from);
         let _who_goes_away_early = write!(stream, "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n{head}\r\n", body.len())
             .and_then(|()| stream.write_all(&body));
     }
 
     fn answer(&self, path: &str, range: Option<(usize, Option<usize>)>) -> (u16, String, Vec<u8>) {
-        let mut holds = self.holds.lock().unwrap();
-        holds.asked += 1;
+        let holds = self.holds.lock().unwrap();
         let path = path.split('?').next().unwrap_or_default().trim_start_matches('/');
         let words: Vec<&str> = path.split('/').collect();
         match words.as_slice() {
@@ -154,16 +175,14 @@ pub async fn room() -> Room {
     Room { dir, hub, models, downloads, store }
 }
 
+async fn hub_room(dir: &tempfile::TempDir, hub: &Hub, store: &Store, gpus: Arc<dyn Gpus>) -> Arc<HubRoom> {
+    let (store, state_dir, endpoint) = (store.clone(), dir.path().join("state"), Some(hub.address.clone()));
+    HubRoom::open(HubParts { store, state_dir, endpoint, gpus, version: "0.0.0" }).await.unwrap()
+}
+
 async fn downloader(dir: &tempfile::TempDir, hub: &Hub, store: &Store, models: &Arc<Models>) -> Arc<Downloader> {
-    let parts = HubParts {
-        store: store.clone(),
-        state_dir: dir.path().join("state"),
-        endpoint: Some(hub.address.clone()),
-        gpus: Arc::new(NoGpus),
-        version: "0.0.0",
-    };
     let parts = DownloaderParts {
-        hub: HubRoom::open(parts).await.unwrap(),
+        hub: hub_room(dir, hub, store, Arc::new(NoGpus)).await,
         registry: models.clone(),
         store: store.clone(),
         models_dir: dir.path().join("models"),
@@ -175,6 +194,11 @@ async fn downloader(dir: &tempfile::TempDir, hub: &Hub, store: &Store, models: &
 }
 
 impl Room {
+    /// A room that looks at the hub, with these cards.
+    pub async fn looks(&self, gpus: Arc<dyn Gpus>) -> Arc<HubRoom> {
+        hub_room(&self.dir, &self.hub, &self.store, gpus).await
+    }
+
     /// The same downloads as the next run of the agent finds them.
     pub async fn next_run(&mut self) {
         self.downloads = downloader(&self.dir, &self.hub, &self.store, &self.models).await;

@@ -100,6 +100,7 @@ impl Bench {
             gpus: Arc::new(NoGpus),
             rules: self.rules.clone(),
             evidence_dir: self.path("state/evidence"),
+            launches_dir: self.path("state/launches"),
             changes: self.changes.clone(),
         })
         .await
@@ -154,6 +155,19 @@ pub async fn wait_for(room: &ServingRoom, id: &ModelId, word: StateWord, limit: 
     }
 }
 
+/// Waits until something holds of the model's state; panics with what it saw instead.
+pub async fn wait_until(room: &ServingRoom, id: &ModelId, what: &str, holds: impl Fn(&ModelState) -> bool) -> ModelState {
+    let deadline = Instant::now() + LOAD;
+    loop {
+        let state = room.states().get(id).cloned();
+        match state {
+            Some(state) if holds(&state) => return state,
+            other if Instant::now() > deadline => panic!("never {what}: {other:?}"),
+            _ => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
 pub const LOAD: Duration = Duration::from_secs(60);
 
 /// Asks the model itself, through the socket in the table.
@@ -177,5 +191,5 @@ pub async fn chat(room: &ServingRoom, name: &str) -> String {
 
 /// What the runner says runs now.
 pub async fn running(bench: &Bench) -> Vec<String> {
-    bench.engines.running().await.unwrap().into_iter().map(|launch| launch.launch).collect()
+    bench.engines.running().await.unwrap().into_iter().map(|found| found.launch.launch).collect()
 }

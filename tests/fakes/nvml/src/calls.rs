@@ -99,6 +99,7 @@ macro_rules! figures {
 }
 
 figures! {
+    nvmlDeviceGetMinorNumber: minor,
     nvmlDeviceGetPowerUsage: power_mw,
     nvmlDeviceGetEnforcedPowerLimit: power_cap_mw,
     nvmlDeviceGetPowerManagementLimit: power_cap_mw,

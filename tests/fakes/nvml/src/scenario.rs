@@ -41,6 +41,8 @@ pub struct Hang {
 pub struct Card {
     pub name: Option<String>,
     pub uuid: Option<String>,
+    /// Number of the device file.
+    pub minor: Option<u32>,
     pub pci: Option<String>,
     pub memory_total_mib: Option<u64>,
     pub memory_used_mib: Option<u64>,

@@ -2,6 +2,7 @@
 
 pub(in crate::dialects) mod answer;
 pub(in crate::dialects) mod calls;
+pub mod pieces;
 pub(in crate::dialects) mod request;
 pub mod splice;
 pub(in crate::dialects) mod stream;

@@ -135,7 +135,7 @@ impl Desk {
             .write(&path)
             .map_err(|e| format!("the tiny model {}: {e}", path.display()))?;
         let console = agent.claimed()?;
-        let body = json!({"path": "tiny.gguf", "served_model_name": MODEL, "max_model_len": context});
+        let body = json!({"path": "tiny.gguf", "served_model_name": MODEL, "context": context});
         let made = console.expect("POST", "/api/models", Some(&body), &[200, 201])?.json();
         let id = made["id"].as_str().ok_or_else(|| format!("the registered model has no id: {made}"))?.to_owned();
         console.load(&id)?;
@@ -227,11 +227,18 @@ impl Desk {
     }
 }
 
-/// A folder of its own with the scripted engine in it, under the name of the genuine one.
+/// A folder of its own with the scripted engine in it, under the name of the genuine one. It is built from the tree, or named by
+/// `WARDEN_FAKE_ENGINE`.
 fn scripted_engine(stage: &Stage, task: &Task) -> Result<(Folder, tempfile::TempDir), String> {
-    let mut cargo = stage.in_tree("cargo");
-    cargo.args(["build", "--quiet", "-p", "warden-fake-engine"]);
-    command::run_ok("building the scripted engine", cargo, Duration::from_secs(900), &task.log)?;
+    let program = match std::env::var_os("WARDEN_FAKE_ENGINE") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let mut cargo = stage.in_tree("cargo");
+            cargo.args(["build", "--quiet", "-p", "warden-fake-engine"]);
+            command::run_ok("building the scripted engine", cargo, Duration::from_secs(900), &task.log)?;
+            stage.places.debug_program("warden-fake-engine")
+        }
+    };
     let kept = tempfile::Builder::new().prefix("engine").tempdir().map_err(|e| format!("no temporary folder: {e}"))?;
-    Ok((Folder::lay(kept.path(), &stage.places.debug_program("warden-fake-engine"))?, kept))
+    Ok((Folder::lay(kept.path(), &program)?, kept))
 }

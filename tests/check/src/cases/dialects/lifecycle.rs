@@ -9,10 +9,10 @@ mod ends;
 mod finished;
 mod leaving;
 mod raw;
+mod runaway;
 mod surface;
 
 use super::super::{Case, Tier, case};
-use super::not_written;
 
 /// The cases of this group.
 pub const CASES: &[Case] = &[
@@ -28,5 +28,5 @@ pub const CASES: &[Case] = &[
     case("stalled-reader", Tier::Host, bounds::stalled),
     case("models-list", Tier::Host, surface::models_list),
     case("websocket-fallback", Tier::Host, surface::websocket),
-    case("runaway", Tier::Host, not_written),
+    case("runaway", Tier::Host, runaway::run),
 ];

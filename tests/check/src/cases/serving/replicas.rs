@@ -5,6 +5,7 @@
 
 mod bench;
 mod claims;
+mod demand;
 mod life;
 mod loads;
 mod watchdog;
@@ -19,6 +20,8 @@ pub const CASES: &[Case] = &[
     case("adopt", Tier::Host, life::adopt),
     case("reboot-restore", Tier::Host, life::reboot_restore),
     case("drain", Tier::Host, life::drain),
+    case("reload-cut", Tier::Host, life::reload_cut),
+    case("load-on-request", Tier::Host, demand::load_on_request),
     case("watchdog-exit-zero", Tier::Host, watchdog::exit_zero),
     case("watchdog-core-dead", Tier::Host, watchdog::core_dead),
     case("watchdog-hang", Tier::Host, watchdog::hang),

@@ -19,13 +19,13 @@ const SILENCE_MS: u64 = 360_000 / 30;
 /// Five minutes: the limit of each of the clients.
 const LIMIT_MS: u64 = 300_000 / 30;
 /// Ten seconds: how often the box says something.
-const ALIVE_MS: u64 = 10_000 / 30;
+const ALIVE_S: f64 = 10.0 / 30.0;
 const LIMIT: Duration = Duration::from_secs(180);
 const WISH: &str = "Please think for a long time.";
 
 /// Runs the case.
 pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
-    let room = open(stage, task, ALIVE_MS)?;
+    let room = open(stage, task, ALIVE_S)?;
     for (name, asked, said, well) in all(&room)? {
         result.expect(
             well,
@@ -40,15 +40,15 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     }
     room.leave(result)?;
 
-    let room = open(stage, task, 3_600_000)?;
+    let room = open(stage, task, 3600.0)?;
     for (name, asked, ..) in all(&room)? {
         result.expect(asked > 1, format!("{name}: with a box that keeps silent it asks again ({asked} times), so its limit is in force"));
     }
     room.leave(result)
 }
 
-fn open(stage: &mut Stage, task: &Task, alive_ms: u64) -> Result<Room, String> {
-    let room = Room::open(stage, task, Behind::Scripted, What::All, &format!("keep_alive_ms = {alive_ms}\n"))?;
+fn open(stage: &mut Stage, task: &Task, alive_s: f64) -> Result<Room, String> {
+    let room = Room::open(stage, task, Behind::Scripted, What::All, &format!("[gateway]\nkeep_alive_s = {alive_s}\n"))?;
     room.desk.script(&script())?;
     codex::configure(&room, &format!("stream_idle_timeout_ms = {LIMIT_MS}"))?;
     opencode::configure(&room, &room.desk.key, json!({"chunkTimeout": LIMIT_MS}))?;

@@ -85,17 +85,19 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Loads a model and waits until all its replicas take requests.
+    /// Loads a model and waits until all its replicas run.
     pub fn load(&self, id: &str, replicas: u16) -> Result<(), String> {
         self.console.load(id)?;
-        let offered = |routing: &Value| routing["ranks"].as_array().map_or(0, |ranks| ranks.iter().filter(|r| r["offered"] == true).count());
+        self.runs(id, replicas, &[])
+    }
+
+    /// Waits until so many replicas of a model run that are none of these launches.
+    pub fn runs(&self, id: &str, replicas: u16, not: &[String]) -> Result<(), String> {
         let until = Instant::now() + LOAD;
         loop {
             let model = self.console.model(id)?;
-            let routing = self.routing_of(id)?;
-            // The scheduler knows a model from its first request on; the model's own state before.
-            let running = model["state"]["replicas"].as_array().map_or(0, |r| r.iter().filter(|r| r["state"] == "running").count());
-            if running.max(offered(&routing)) >= usize::from(replicas) {
+            let new = running(&model).iter().filter(|launch| !not.contains(launch)).count();
+            if new >= usize::from(replicas) {
                 return Ok(());
             }
             if Instant::now() > until {
@@ -103,6 +105,11 @@ impl Bench {
             }
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Launches that run now.
+    pub fn launches(&self) -> Result<Vec<String>, String> {
+        Ok(running(&self.console.model(&self.id)?))
     }
 
     /// What the engines do from now on.
@@ -125,11 +132,7 @@ impl Bench {
 
     /// Where requests go.
     pub fn routing(&self) -> Result<Value, String> {
-        self.routing_of(&self.id)
-    }
-
-    fn routing_of(&self, id: &str) -> Result<Value, String> {
-        Ok(self.console.expect("GET", &format!("/api/models/{id}/dp-routing"), None, &[200])?.json())
+        Ok(self.console.expect("GET", &format!("/api/models/{}/dp-routing", self.id), None, &[200])?.json())
     }
 
     /// Waits until nothing runs, waits or lingers any more; how long that took.
@@ -174,6 +177,12 @@ impl Bench {
         result.expect(code == Some(0) && left == 0, format!("the agent ends cleanly and leaves no engine (exit code {code:?}, {left} engines)"));
         rows(&self.agent.home().join("state/config.db"), &self.log)
     }
+}
+
+/// Launches of a model's replicas that run.
+fn running(model: &Value) -> Vec<String> {
+    let all = model["state"]["replicas"].as_array().into_iter().flatten();
+    all.filter(|r| r["state"] == "running").filter_map(|r| r["launch"].as_str().map(str::to_owned)).collect()
 }
 
 /// Requests that run, wait, and linger on an engine after their client left.

@@ -100,7 +100,9 @@ fn together(bench: &Bench, result: &mut CaseResult) -> Result<(), String> {
     );
     let memory = resident(bench)?;
     result.figure("bodies_held_rss_mb", memory);
-    held.into_iter().for_each(|raw| drop(raw.leave()));
+    for raw in held {
+        raw.leave();
+    }
     let until = Instant::now() + SOON;
     loop {
         let answer = bench.ask(Dialect::Chat, &json!({"model": "tiny", "messages": [{"role": "user", "content": "x".repeat(MB)}]}))?;

@@ -30,6 +30,7 @@ fn lay(bench: &Bench) {
             ("half-00001-of-00002.gguf", Held::large(vec![2; 100])),
             ("mmproj-tiny-f16.gguf", Held::large(vec![3; 700])),
             ("tiny-lora-f16.gguf", Held::large(vec![4; 300])),
+            ("tokenizer.py", Held::small("import os")),
             (".hidden/tricky.gguf", Held::large(vec![5; 300])),
         ],
     );
@@ -77,10 +78,12 @@ fn files_and_choices(bench: &Bench, result: &mut CaseResult) -> Result<(), Strin
         ("Q8_0/tiny-Q8_0-00002-of-00002.gguf", "gguf 2000"),
         ("mmproj-tiny-f16.gguf", "mmproj 700"),
         ("tiny-lora-f16.gguf", "adapter 300"),
+        ("tokenizer.py", "code 9"),
     ] {
         result.expect(kind(path).as_deref() == Some(wanted), format!("{path} is {wanted} ({:?})", kind(path)));
     }
     result.expect(kind(".hidden/tricky.gguf").is_none(), "a file that would hide in a folder is not listed");
+    result.expect(found["never_fetched"] == json!(["tokenizer.py"]), format!("a program is said to be left alone: {}", found["never_fetched"]));
     let pages = bench.hub.asked("/tree/").len();
     result.expect(pages >= 3, format!("the list came in {pages} pages, and a next page at another host was not followed"));
     let choices: Vec<(String, Value, Value, bool)> = found["choices"]
@@ -176,6 +179,7 @@ fn token(bench: &Bench, result: &mut CaseResult) -> Result<(), String> {
 fn pages(bench: &Bench, result: &mut CaseResult) -> Result<(), String> {
     let page = bench.console.page("/ui/models/hub?repo=lab/tiny-GGUF")?;
     let shown = ["tiny-F16.gguf", "Q8_0/tiny-Q8_0-00001-of-00002.gguf", "half-00001-of-00002.gguf"].iter().all(|name| page.contains(name));
+    result.expect(page.contains("Never fetched") && page.contains("tokenizer.py"), "the page says which files it never fetches");
     result.expect(shown && page.contains("<details"), "the page shows the files with verdicts and the arithmetic to unfold");
     let page = bench.console.page("/ui/models/hub?repo=lab/none")?;
     result.expect(page.contains("lab/none") && page.contains("role=\"alert\""), "and the sentence of a refusal");

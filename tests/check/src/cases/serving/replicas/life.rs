@@ -74,6 +74,41 @@ fn of_another_boot(bench: &Bench) -> Result<usize, String> {
     Ok(changed)
 }
 
+/// kill -9 of the agent while one replica has the new settings and the other the old ones: the next agent finishes the reload, and the model
+/// is served all the time after it is back.
+pub fn reload_cut(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
+    let mut bench = Bench::start(stage, task, "", "")?;
+    let (id, model) = bench.serve("pair", 2)?;
+    let (_, key) = bench.console.make_key("cut")?;
+    let before = launches(&model);
+    bench.console.expect("PATCH", &format!("/api/models/{id}/settings"), Some(&json!({"slots": 3})), &[200])?;
+    bench.console.expect("POST", &format!("/api/models/{id}/reload"), None, &[202])?;
+    let half = |model: &serde_json::Value| replicas(model)[0]["launch"].as_str().is_some_and(|launch| !before.iter().any(|old| old == launch));
+    bench.until(&id, "reloaded by half", LOAD, half)?;
+    bench.kill_agent()?;
+    let left = bench.agent.engines().len();
+    result.note(format!("{left} engines ran when the agent was killed"));
+    bench.start_again()?;
+    let answer = bench.console.chat(&key, "pair", "Are you still there?");
+    result.expect(answer.is_ok(), format!("the next request is answered ({})", answer.err().unwrap_or_default()));
+    let through = |model: &serde_json::Value| {
+        all_run(model, 2) && launches(model).iter().all(|launch| !before.contains(launch)) && replicas(model).iter().all(|r| r["outdated"] == false)
+    };
+    bench.until(&id, "reloaded", LOAD, through)?;
+    let settings = bench.console.expect("GET", &format!("/api/models/{id}/settings"), None, &[200])?.json();
+    result.expect(settings["takes_effect"] == "now" && settings["slots"] == 3, "what runs has the new settings, and the API says so");
+    let slots: Vec<_> = bench.agent.engines().into_iter().filter_map(told_slots).collect();
+    result.expect(slots == ["3", "3"], format!("both engines were started with them ({slots:?})"));
+    bench.end(&[&id], result)
+}
+
+/// What an engine's own command line says of its slots.
+fn told_slots(pid: i32) -> Option<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words: Vec<&[u8]> = line.split(|&b| b == 0).collect();
+    words.windows(2).find(|pair| pair[0] == b"--parallel").map(|pair| String::from_utf8_lossy(pair[1]).into_owned())
+}
+
 /// A reload under requests: running ones are finished, new ones are answered by the other replica.
 pub fn drain(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     let bench = Bench::start(stage, task, "", "")?;

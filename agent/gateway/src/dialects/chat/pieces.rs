@@ -1,0 +1,367 @@
+//! A chat answer in one piece, put together from the stream of an engine that would not notice otherwise that nobody waits any more.
+//!
+//! In: the engine's chunks, cut anywhere. Out: one `chat.completion` (or `text_completion`) document: text, thinking, calls, logprobs and
+//! reasons by choice; every other member of the chunks, such as usage and timings, as it came last.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use warden_domain::Problem;
+
+use super::{
+    answer::unusable,
+    calls::{CallPiece, Calls},
+    usage::Counts,
+};
+use crate::{
+    dialects::{
+        json::{self, Object},
+        refusal,
+        sse::Framer,
+    },
+    scan::Name,
+};
+
+/// Most bytes of an answer; no model writes half as much.
+const MOST: usize = 64 * 1024 * 1024;
+/// Most choices of one answer.
+const CHOICES: u64 = 128;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    framer: Framer,
+    said: Said,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    choices: BTreeMap<u64, Choice>,
+    /// Members that are no choices: name and JSON.
+    others: Vec<(String, Box<str>)>,
+    /// Legacy completions: plain text.
+    is_text: bool,
+    counts: Counts,
+    held: usize,
+    fault: Option<Problem>,
+    done: bool,
+}
+
+/// What was said in one choice.
+#[derive(Debug, Default)]
+struct Choice {
+    text: String,
+    /// Thinking, and the name the engine calls it by.
+    thinking: Option<(&'static str, String)>,
+    refusal: Option<String>,
+    calls: Calls,
+    /// Items of `logprobs.content`, with commas between.
+    logprobs: Vec<u8>,
+    finish: Option<Box<str>>,
+}
+
+/// A chunk's members.
+#[derive(Default)]
+struct Chunk<'a> {
+    choices: Vec<ChoicePiece<'a>>,
+    object: Option<Cow<'a, str>>,
+    error: Option<&'a RawValue>,
+    others: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+#[derive(Deserialize)]
+struct ChoicePiece<'a> {
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    finish_reason: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    content: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    reasoning_content: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    reasoning: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    refusal: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<CallPiece<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Logprobs<'a> {
+    #[serde(borrow, default)]
+    content: Option<Vec<&'a RawValue>>,
+}
+
+impl Pieces {
+    /// Takes bytes of the engine.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let Self { framer, said } = self;
+        said.held += bytes.len();
+        if said.held > MOST || framer.feed(bytes, |data| said.event(data)).is_err() {
+            said.fault.get_or_insert_with(unusable);
+        }
+    }
+
+    /// The engine is done: the document. `seed` makes the ids that the engine left out.
+    ///
+    /// # Errors
+    /// When what came is no whole answer, or the engine told of a fault.
+    pub fn close(&mut self, seed: &str) -> Result<Vec<u8>, Problem> {
+        let Self { framer, said } = self;
+        framer.finish(|data| said.event(data));
+        if let Some(problem) = said.fault.take() {
+            return Err(problem);
+        }
+        if self.is_unfinished() {
+            return Err(unusable());
+        }
+        let said = std::mem::take(&mut self.said);
+        self.said.counts = said.counts;
+        Ok(said.document(seed))
+    }
+
+    /// Whether the model began to answer.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.said.choices.is_empty()
+    }
+
+    /// Whether a stream that ends now is cut.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.said.fault.is_none() && (self.said.choices.is_empty() || self.said.choices.values().any(|choice| choice.finish.is_none()))
+    }
+
+    /// What the answer used, as far as the engine said.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.said.counts
+    }
+}
+
+impl Said {
+    fn event(&mut self, data: &[u8]) {
+        if self.done || self.fault.is_some() || data.is_empty() {
+            return;
+        }
+        if data == b"[DONE]" {
+            self.done = true;
+            return;
+        }
+        let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else {
+            self.fault = Some(unusable());
+            return;
+        };
+        if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
+            self.fault = Some(refusal::in_stream(data));
+            return;
+        }
+        self.is_text |= chunk.object.as_deref() == Some("text_completion");
+        for (name, value) in chunk.others {
+            if name == "usage" {
+                self.counts.update(value);
+            }
+            match self.others.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, kept)) if **kept == *value.get() || value.get() == "null" => {}
+                Some((_, kept)) => *kept = value.get().into(),
+                None => self.others.push((name.into_owned(), value.get().into())),
+            }
+        }
+        for piece in chunk.choices.into_iter().filter(|piece| piece.index < CHOICES) {
+            self.choices.entry(piece.index).or_default().take(piece);
+        }
+    }
+
+    fn document(self, seed: &str) -> Vec<u8> {
+        let is_text = self.is_text;
+        json::document(|o| {
+            o.list("choices", |list| {
+                for (index, choice) in self.choices {
+                    list.object(|o| choice.write(o, index, is_text, seed));
+                }
+            });
+            o.string("object", if is_text { "text_completion" } else { "chat.completion" });
+            for (name, value) in &self.others {
+                o.named(name, value.as_bytes());
+            }
+        })
+    }
+}
+
+impl Choice {
+    fn take(&mut self, piece: ChoicePiece<'_>) {
+        self.text.push_str(piece.text.as_deref().unwrap_or_default());
+        if let Some(delta) = piece.delta {
+            self.text.push_str(delta.content.as_deref().unwrap_or_default());
+            for (name, said) in [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)] {
+                if let Some(said) = said {
+                    self.thinking.get_or_insert_with(|| (name, String::new())).1.push_str(&said);
+                }
+            }
+            if let Some(said) = delta.refusal {
+                self.refusal.get_or_insert_default().push_str(&said);
+            }
+            delta.tool_calls.into_iter().flatten().for_each(|call| self.calls.add(call));
+        }
+        let items = piece.logprobs.and_then(|value| serde_json::from_str::<Logprobs<'_>>(value.get()).ok()).and_then(|l| l.content);
+        for item in items.into_iter().flatten() {
+            if !self.logprobs.is_empty() {
+                self.logprobs.push(b',');
+            }
+            self.logprobs.extend_from_slice(item.get().as_bytes());
+        }
+        if let Some(reason) = piece.finish_reason.map(RawValue::get).filter(|reason| *reason != "null") {
+            self.finish = Some(reason.into());
+        }
+    }
+
+    fn write(self, o: &mut Object<'_>, index: u64, is_text: bool, seed: &str) {
+        o.number("index", index);
+        let calls = self.calls.finish(seed);
+        if is_text {
+            o.string("text", &self.text);
+        } else {
+            o.object("message", |o| {
+                o.string("role", "assistant");
+                // As engines answer in one piece: a message that is only calls has no text.
+                if self.text.is_empty() && !calls.is_empty() {
+                    o.null("content");
+                } else {
+                    o.string("content", &self.text);
+                }
+                if let Some((name, said)) = &self.thinking {
+                    o.string(name, said);
+                }
+                if let Some(said) = &self.refusal {
+                    o.string("refusal", said);
+                }
+                if !calls.is_empty() {
+                    o.list("tool_calls", |list| {
+                        for call in &calls {
+                            list.object(|o| {
+                                o.string("type", "function");
+                                o.object("function", |o| {
+                                    o.string("name", &call.name);
+                                    o.string("arguments", &call.arguments);
+                                });
+                                o.string("id", &call.id);
+                            });
+                        }
+                    });
+                }
+            });
+        }
+        if !self.logprobs.is_empty() {
+            o.object("logprobs", |o| o.json("content", &[b"[".as_slice(), &self.logprobs, b"]"].concat()));
+        }
+        o.json("finish_reason", self.finish.as_deref().unwrap_or("null").as_bytes());
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Chunk<'a> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Chunk<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a chunk of an answer")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Chunk<'de>, A::Error> {
+                let mut chunk = Chunk::default();
+                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+                    match &*name {
+                        "choices" => chunk.choices = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                        "object" => chunk.object = map.next_value()?,
+                        "error" => chunk.error = map.next_value()?,
+                        "prompt_progress" => drop(map.next_value::<serde::de::IgnoredAny>()?),
+                        _ => chunk.others.push((name, map.next_value()?)),
+                    }
+                }
+                Ok(chunk)
+            }
+        }
+
+        source.deserialize_map(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn put_together(chunks: &[Value]) -> Result<Value, Problem> {
+        let text: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect::<String>() + "data: [DONE]\n\n";
+        let mut pieces = Pieces::default();
+        text.as_bytes().chunks(13).for_each(|piece| pieces.feed(piece));
+        let before = *pieces.counts();
+        let answer = pieces.close("1").map(|body| serde_json::from_slice(&body).unwrap());
+        assert_eq!(*pieces.counts(), before, "what it used is still known");
+        answer
+    }
+
+    fn said(index: u64, delta: &Value, finish: Option<&str>) -> Value {
+        json!({"choices": [{"index": index, "delta": delta, "finish_reason": finish}], "id": "c-1", "created": 5, "model": "tiny", "object": "chat.completion.chunk"})
+    }
+
+    #[test]
+    fn every_choice_is_whole_and_what_is_no_choice_stays_as_it_came_last() {
+        let mut with_logprobs = said(0, &json!({"content": "lo \"🦙\""}), None);
+        with_logprobs["choices"][0]["logprobs"] = json!({"content": [{"token": "lo", "logprob": -0.5}]});
+        let usage = json!({"choices": [], "id": "c-1", "object": "chat.completion.chunk", "usage": {"prompt_tokens": 7, "completion_tokens": 3}, "timings": {"cache_n": 1}});
+        let answer = put_together(&[
+            said(0, &json!({"role": "assistant", "content": null}), None),
+            said(0, &json!({"reasoning_content": "hm"}), None),
+            said(0, &json!({"content": "hel"}), None),
+            with_logprobs,
+            said(1, &json!({"tool_calls": [{"index": 0, "id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"a\""}}]}), None),
+            said(1, &json!({"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}), None),
+            said(1, &json!({}), Some("tool_calls")),
+            said(0, &json!({}), Some("length")),
+            usage,
+        ]);
+        assert_eq!(
+            answer.unwrap(),
+            json!({"id": "c-1", "object": "chat.completion", "created": 5, "model": "tiny", "usage": {"prompt_tokens": 7, "completion_tokens": 3}, "timings": {"cache_n": 1},
+                "choices": [
+                    {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "hello \"🦙\"", "reasoning_content": "hm"},
+                        "logprobs": {"content": [{"token": "lo", "logprob": -0.5}]}},
+                    {"index": 1, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null,
+                        "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}]})
+        );
+    }
+
+    #[test]
+    fn plain_completions_are_put_together_too() {
+        let piece = |text: &str, finish: Option<&str>| json!({"choices": [{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}], "object": "text_completion"});
+        let answer = put_together(&[piece("a", None), piece("b", None), piece("", Some("stop"))]).unwrap();
+        assert_eq!(answer, json!({"choices": [{"index": 0, "text": "ab", "finish_reason": "stop"}], "object": "text_completion"}));
+    }
+
+    #[test]
+    fn half_an_answer_or_an_error_is_none() {
+        assert!(put_together(&[said(0, &json!({"content": "x"}), None)]).is_err());
+        assert!(put_together(&[]).is_err());
+        let problem = put_together(&[said(0, &json!({"content": "x"}), None), json!({"error": {"message": "boom"}})]).unwrap_err();
+        assert_eq!(problem.message, "boom");
+    }
+}
