@@ -63,13 +63,6 @@ const scripted = {
     const results = answer.content.filter((b) => b.type === 'tool_use').map((b) => ({ type: 'tool_result', tool_use_id: b.id, content: `sunny in ${b.input.city}` }));
     const end = await ask('', { messages: [...said(cities), { role: 'assistant', content: answer.content }, ...said(results)], tools });
     check('with their results the answer follows', textOf(end) === 'Rain in Oslo, sun in Pune.' && end.stop_reason === 'end_turn');
-    const run = client.beta.messages.toolRunner({
-      model,
-      max_tokens: 60, temperature: 0,
-      messages: said(cities),
-      tools: [{ type: 'custom', name: 'weather', description: 'Weather of a city', input_schema: CITY, parse: (given) => given, run: ({ city }) => `sunny in ${city}` }],
-    });
-    check('the helper .toolRunner() goes the whole round', textOf(await run) === 'Rain in Oslo, sun in Pune.');
   },
   async 'structured output'() {
     const schema = { type: 'object', properties: { city: { type: 'string' }, degrees: { type: 'integer' } }, required: ['city', 'degrees'], additionalProperties: false };

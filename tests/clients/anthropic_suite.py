@@ -20,7 +20,7 @@ WEATHER = [
 
 
 def ask(text, **more):
-    return client.messages.create(**{"model": model, "max_tokens": 60, "temperature": 0, "messages": [{"role": "user", "content": text}], **more})
+    return client.messages.create(**{"model": model, "max_tokens": 60, "extra_body": {"temperature": 0}, "messages": [{"role": "user", "content": text}], **more})
 
 
 def text_of(message):
@@ -62,7 +62,7 @@ def streamed():
         "the last delta tells tokens and reason",
         [(e.usage.output_tokens > 0, bool(e.delta.stop_reason)) for e in events if e.type == "message_delta"] == [(True, True)],
     )
-    with client.messages.stream(model=model, max_tokens=60, temperature=0, messages=[{"role": "user", "content": "Hello?"}]) as stream:
+    with client.messages.stream(model=model, max_tokens=60, messages=[{"role": "user", "content": "Hello?"}]) as stream:
         pieces = list(stream.text_stream)
         final = stream.get_final_message()
     check(
@@ -82,7 +82,7 @@ def tools():
         [c[1:] for c in heard] == [("weather", {"city": "Oslo"}), ("weather", {"city": "Pune"})] and answer.stop_reason == "tool_use",
     )
     check("what was said before them is there", text_of(answer) == "I will look. ")
-    with client.messages.stream(model=model, max_tokens=60, temperature=0, messages=talk, tools=WEATHER) as stream:
+    with client.messages.stream(model=model, max_tokens=60, messages=talk, tools=WEATHER) as stream:
         final = stream.get_final_message()
     check(
         "streamed, their arguments are put together from their pieces",

@@ -81,15 +81,17 @@ pub fn was_played(asked: &[Value], result: &mut CaseResult, name: &str) {
     let whole = asked.iter().filter(|a| a["ended"] == "finished").count();
     result.expect(whole == asked.len(), format!("{name}: every answer was read to its end ({whole} of {})", asked.len()));
     let messages = turns.last().and_then(|a| a["body"]["messages"].as_array().cloned()).unwrap_or_default();
-    let results: Vec<(&str, String)> =
+    // A client may tell results in the order in which its commands ended.
+    let mut results: Vec<(&str, String)> =
         messages.iter().filter(|m| m["role"] == "tool").filter_map(|m| Some((m["tool_call_id"].as_str()?, text(&m["content"])))).collect();
-    let calls: Vec<&str> = messages.iter().flat_map(|m| m["tool_calls"].as_array().into_iter().flatten()).filter_map(|c| c["id"].as_str()).collect();
-    result.expect(
-        calls.len() == 3 && calls == results.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
-        format!("{name}: each call of the history has its result behind it ({calls:?})"),
-    );
-    let outputs = [FIRST, BOTH[0], BOTH[1]];
-    let all = results.len() == 3 && results.iter().zip(outputs).all(|((_, said), output)| said.contains(output));
+    results.sort();
+    let calls = messages.iter().flat_map(|m| m["tool_calls"].as_array().into_iter().flatten());
+    let mut calls: Vec<&str> = calls.filter_map(|c| c["id"].as_str()).collect();
+    calls.sort_unstable();
+    let ids: Vec<&str> = results.iter().map(|(id, _)| *id).collect();
+    result.expect(calls.len() == 3 && calls == ids, format!("{name}: each call of the history has its result behind it ({calls:?})"));
+    // In the order of the ids: call_first, call_left, call_right.
+    let all = results.len() == 3 && results.iter().zip([FIRST, BOTH[0], BOTH[1]]).all(|((_, said), output)| said.contains(output));
     result.expect(all, format!("{name}: the results are what the commands printed ({} results)", results.len()));
 }
 
