@@ -186,7 +186,7 @@ impl Errand {
         if let Some(body) = out.front().filter(|_| self.tap.is_collected()) {
             head = Some(Head::document(body.len() as u64));
         }
-        Stop::RanAway(head, out)
+        Stop::RanAway(Box::new((head, out)))
     }
 
     /// Readies tap and head for the answer that begins.

@@ -71,7 +71,7 @@ pub(crate) enum Stop {
     ShutDown,
     Failed(Problem, Outcome),
     /// The answer ran away and was ended; this is left to be said.
-    RanAway(Option<Head>, VecDeque<Bytes>),
+    RanAway(Box<(Option<Head>, VecDeque<Bytes>)>),
 }
 
 impl From<Gone> for Stop {
@@ -159,7 +159,8 @@ impl Errand {
                 self.fail(&problem, Outcome::ShutDown).await;
             }
             Err(Stop::ShutDown) => self.fail(&Gateway::stopping(), Outcome::ShutDown).await,
-            Err(Stop::RanAway(mut head, mut out)) => {
+            Err(Stop::RanAway(last)) => {
+                let (mut head, mut out) = *last;
                 if let Some(flight) = &mut self.flight {
                     flight.sent(200);
                 }

@@ -13,18 +13,11 @@ mod order;
 mod rules;
 
 use super::Case;
-use crate::result::CaseResult;
-use crate::stage::{Stage, Task};
 
 /// All of them, grouped by what they share: cheap things first.
 #[must_use]
 pub fn table() -> Vec<Case> {
     [captures::CASES, events::CASES, rules::CASES, lifecycle::CASES, clients::CASES, bench::CASES].concat()
-}
-
-/// Stands where a case is missing, and fails: a list with a hole in it is never green.
-fn not_written(_: &mut Stage, task: &Task, _: &mut CaseResult) -> Result<(), String> {
-    Err(format!("the case {} is not written yet", task.id))
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ fn whole_item(told: &Told, at: usize, item: &Value, say: &mut impl FnMut(String)
         Some("custom_tool_call") => ("response.custom_tool_call_input", &item["input"]),
         other => return say(format!("an item of the type {other:?}")),
     };
-    if Value::from(joined(&format!("{kind}.delta"))) != *end {
+    if end.as_str() != Some(joined(&format!("{kind}.delta")).as_str()) {
         say(format!("the deltas of item {at} do not make its end: {end}"));
     }
     let count = |name: &str| own.iter().filter(|e| e.name == name).count();
