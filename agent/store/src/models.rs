@@ -190,6 +190,7 @@ pub(crate) mod tests {
             gpus: vec![GpuId::from_stored("GPU-a"), GpuId::from_stored("GPU-b")],
             extra_args: vec!["-x".to_owned()],
             on_request: true,
+            trust_remote_code: true,
             runaway: RunawayGuard::Enforce,
         };
         let (id, changed) = (tiny.id.clone(), config.clone());

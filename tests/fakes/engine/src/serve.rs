@@ -178,6 +178,10 @@ async fn usual<S: AsyncRead + AsyncWrite>(
             let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
             perform::json(wire, 200, &json!({"object": "list", "model": body.json["model"], "data": data, "usage": usage})).await
         }
+        "/v1/chat/completions/input_tokens" => {
+            let n = script.tokens(&body.json["messages"].to_string()).max(1);
+            perform::json(wire, 200, &json!({"object": "response.input_tokens", "input_tokens": n})).await
+        }
         "/tokenize" => {
             let n = script.tokens(body.json["content"].as_str().unwrap_or_default());
             perform::json(wire, 200, &json!({"tokens": (0..n).collect::<Vec<u64>>()})).await

@@ -53,6 +53,8 @@ impl Bench {
             context: Tokens(1024),
             slots: 2,
             gpus: Vec::new(),
+            device_minors: Vec::new(),
+            trust_remote_code: false,
             extra_args: ["--seed", "7"].map(str::to_owned).to_vec(),
         };
         let launch = engines.start(&plan).await.unwrap();
@@ -61,7 +63,7 @@ impl Bench {
         loop {
             match bench.engines.observe(&bench.launch).await {
                 Observation::Ready(answering) => {
-                    assert_eq!(answering, Answering { context: Some(Tokens(1024)), capacity: Capacity::Slots(2) });
+                    assert_eq!(answering, Answering { context: Some(Tokens(1024)), capacity: Capacity::Slots(2), images: Some(false) });
                     return bench;
                 }
                 Observation::Starting(_) if begin.elapsed() < Duration::from_secs(20) => tokio::time::sleep(Duration::from_millis(10)).await,
