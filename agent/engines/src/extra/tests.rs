@@ -68,10 +68,10 @@ fn the_share_of_cards_is_the_admins_when_it_is_one_and_written_whole() {
         (&["--gpu-memory-utilization", "1.5"][..], "above 0 and up to 1"),
         (&["--gpu-memory-utilization"], "above 0 and up to 1"),
         (&["--device_memory_utilization=x"], "above 0 and up to 1"),
-        (&["--gpu-mem", "0.5"], "write it whole"),
-        (&["--gpu_memory_util=0.5"], "write it whole"),
-        (&["--no-gpu-memory-utilization"], "write it whole"),
-        (&["--gpu-memory-utilization.x=0.5"], "write it whole"),
+        (&["--gpu-mem", "0.5"], "is not among the arguments"),
+        (&["--gpu_memory_util=0.5"], "is not among the arguments"),
+        (&["--no-gpu-memory-utilization"], "is not among the arguments"),
+        (&["--gpu-memory-utilization.x=0.5"], "write the value whole"),
     ] {
         assert!(refusal(EngineKind::Vllm, extra).is_some_and(|problem| problem.message.contains(words)), "{extra:?}");
     }
