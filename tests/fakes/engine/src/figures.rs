@@ -110,10 +110,10 @@ impl Figures {
     }
 
     /// `/props`.
-    pub fn properties(&self, model: &str) -> Value {
+    pub fn properties(&self, model: &str, vision: bool) -> Value {
         let slots = self.lock().slots.len();
         json!({"default_generation_settings": {"n_ctx": self.context}, "total_slots": slots, "model_path": model, "model_alias": model,
-            "chat_template": "{{ scripted }}", "build_info": "b11434-scripted", "modalities": {"vision": false, "audio": false}})
+            "chat_template": "{{ scripted }}", "build_info": "b11434-scripted", "modalities": {"vision": vision, "audio": false}})
     }
 }
 

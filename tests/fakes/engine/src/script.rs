@@ -24,6 +24,8 @@ pub struct Script {
     pub load_ms: u64,
     /// What the text of a prompt costs: characters per token in `/tokenize` and in figures that are not said. 0 stands for 4.
     pub letters_per_token: usize,
+    /// Whether it says that its model takes images; read whenever the agent asks, that is at the end of a load.
+    pub vision: bool,
 }
 
 /// One rule.

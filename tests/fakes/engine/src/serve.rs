@@ -212,7 +212,7 @@ fn page(engine: &Engine, request: &Request) -> Option<(u16, &'static str, String
         "/health" | "/v1/health" => Some((200, JSON, json!({"status": "ok"}).to_string())),
         "/metrics" => Some((200, "text/plain; version=0.0.4", engine.figures.metrics())),
         "/slots" => Some((200, JSON, engine.figures.slots().to_string())),
-        "/props" => Some((200, JSON, engine.figures.properties(&engine.alias).to_string())),
+        "/props" => Some((200, JSON, engine.figures.properties(&engine.alias, engine.script().is_ok_and(|script| script.vision)).to_string())),
         "/v1/models" | "/models" => Some((
             200,
             JSON,

@@ -32,6 +32,8 @@ pub enum Behind {
     Wide,
     /// The scripted engine.
     Scripted,
+    /// The same, with a model that takes images.
+    Seeing,
 }
 
 /// How a client asks.
@@ -123,8 +125,9 @@ impl Desk {
         };
         let (engine, scripted) = match behind {
             Behind::Genuine | Behind::Wide => (stage.engine_program(&task.log)?, None),
-            Behind::Scripted => {
+            Behind::Scripted | Behind::Seeing => {
                 let (folder, kept) = scripted_engine(stage, task)?;
+                folder.script(&json!({"vision": behind == Behind::Seeing}))?;
                 (folder.program(), Some((folder, kept)))
             }
         };

@@ -15,7 +15,7 @@ pub fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<()
     let suites = stage.places.root.join("tests/clients");
     let script = std::fs::read_to_string(suites.join("script.json")).map_err(|e| format!("tests/clients/script.json: {e}"))?;
     let script: Value = serde_json::from_str(&script).map_err(|e| format!("tests/clients/script.json: {e}"))?;
-    let room = Room::open(stage, task, Behind::Scripted, What::Sdk, "")?;
+    let room = Room::open(stage, task, Behind::Seeing, What::Sdk, "")?;
     room.desk.script(&script)?;
     suite(&room, &suites, task.id, "scripted", result)?;
     let left = room.chats(0, 0)?.iter().filter(|asked| asked["ended"] == "client_gone").count();
