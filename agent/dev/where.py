@@ -36,7 +36,8 @@ def main():
     try:
         told = status()
     except OSError as error:
-        print(f"where: no agent answers in {RUN} ({error}). Start it with `make run`.", file=sys.stderr)
+        why = "it was never started here" if isinstance(error, FileNotFoundError) else error
+        print(f"where: no agent answers in {RUN} ({why}). Start it with `make run`; while that still builds, wait for its own lines.", file=sys.stderr)
         sys.exit(1)
     for url in told["console_urls"]:
         print(f"Console: {url}")

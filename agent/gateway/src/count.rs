@@ -11,13 +11,13 @@ use http_body_util::{BodyExt, Limited};
 use warden_domain::{Problem, ProblemKind, engine::EngineKind, ids::RequestId, replica::ServedModel};
 
 use crate::{
-    Gateway,
+    Gateway, demand,
     dialects::{
         Target,
         messages::{self, MessagesRequest},
         refusal as engines_refusal,
     },
-    faults, listing, refusal,
+    faults, listing, patience, refusal,
 };
 
 /// Longest wait for an engine's count.
@@ -29,11 +29,13 @@ const ANSWER: usize = 64 * 1024 * 1024;
 pub(crate) async fn call(gateway: &Arc<Gateway>, request: &RequestId, headers: &HeaderMap, body: Body) -> Result<Response, Problem> {
     let mut held = gateway.bodies.read(headers, body, &gateway.limits).await?;
     gateway.refuse_when_stopping()?;
+    let model = MessagesRequest::read(&held.bytes)?.model().to_owned();
+    demand::answered(gateway, &model, patience::of(headers, false, &gateway.limits)).await?;
     let (served, bytes) = {
         let wish = MessagesRequest::read(&held.bytes)?;
         let table = gateway.parts.serving.table();
         let served = table.models.get(wish.model()).cloned().ok_or_else(|| refusal::not_loaded(wish.model(), &table))?;
-        let target = Target { model: &served.served_name, engine: served.engine, images: None, window: served.context };
+        let target = Target { model: &served.served_name, engine: served.engine, images: served.images, window: served.context };
         let bytes = wish.count(&target)?;
         (served, bytes)
     };
@@ -49,6 +51,7 @@ async fn count(gateway: &Gateway, request: &RequestId, served: &ServedModel, bod
         EngineKind::LlamaCpp => "/v1/chat/completions/input_tokens",
         EngineKind::Vllm => "/tokenize",
     };
+    let mut failed = None;
     // Whoever answers first; all replicas of a model count alike.
     for replica in &served.replicas {
         let Ok(answer) = gateway.engines.post(&replica.endpoint, path, request, None, body.clone()).await else { continue };
@@ -64,6 +67,7 @@ async fn count(gateway: &Gateway, request: &RequestId, served: &ServedModel, bod
         if head.status.is_client_error() {
             return Err(engines_refusal::problem(head.status.as_u16(), &words));
         }
+        failed = Some(engines_refusal::problem(head.status.as_u16(), &words));
     }
-    Err(faults::unreachable(&served.served_name))
+    Err(failed.unwrap_or_else(|| faults::unreachable(&served.served_name)))
 }

@@ -105,7 +105,9 @@ impl Errand {
     /// The engine answers with an error.
     async fn refused(&mut self, head: Parts, rest: Incoming) -> Result<Outcome, Stop> {
         let status = head.status.as_u16();
-        if self.call.optional && matches!(status, 404 | 405) {
+        // llama.cpp has the path for every model, and says 501 for one that was not started for it.
+        let may_lack = self.call.optional || self.call.path == "/v1/embeddings";
+        if may_lack && matches!(status, 404 | 405 | 501) {
             return Err(Stop::Failed(faults::not_offered(self.model(), self.call.path), Outcome::Refused));
         }
         let words = match tokio::time::timeout(REFUSAL_TIME, Limited::new(rest, REFUSAL).collect()).await {

@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::http::{HeaderValue, Request, Response, Uri, header};
@@ -55,6 +55,9 @@ pub(crate) enum SendFailure {
     Garbled(String),
 }
 
+/// So many kept connections may turn out closed before one failure counts.
+const KEPT_TRIES: usize = 4;
+
 /// The pooled client.
 pub(crate) struct EngineClient(Client<Connector, Full<Bytes>>);
 
@@ -70,7 +73,8 @@ impl EngineClient {
     }
 
     /// Posts a body and waits for the head of the answer. Only the headers made here are sent, and the kind of the body where it is no
-    /// JSON.
+    /// JSON. A connection that was kept from an earlier request may have been closed by the engine meanwhile: that says nothing about
+    /// the engine, and the request is sent again on another one.
     pub(crate) async fn post(
         &self,
         to: &Endpoint,
@@ -79,15 +83,37 @@ impl EngineClient {
         kind: Option<&HeaderValue>,
         body: Bytes,
     ) -> Result<Response<Incoming>, SendFailure> {
-        let made = Request::post(format!("http://{}{path}", authority(to)))
-            .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, kind.unwrap_or(&HeaderValue::from_static("application/json")))
-            .header(header::ACCEPT, "application/json, text/event-stream, */*")
-            .header("x-request-id", request.as_str())
-            .body(Full::new(body));
-        let made = made.map_err(|cause| SendFailure::Connect(cause.to_string()))?;
-        self.0.request(made).await.map_err(|error| classify(&error))
+        let (begun, mut left) = (Instant::now(), KEPT_TRIES);
+        loop {
+            let made = Request::post(format!("http://{}{path}", authority(to)))
+                .header(header::HOST, "localhost")
+                .header(header::CONTENT_TYPE, kind.unwrap_or(&HeaderValue::from_static("application/json")))
+                .header(header::ACCEPT, "application/json, text/event-stream, */*")
+                .header("x-request-id", request.as_str())
+                .body(Full::new(body.clone()));
+            let made = made.map_err(|cause| SendFailure::Connect(cause.to_string()))?;
+            let error = match self.0.request(made).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let failure = classify(&error);
+            if left == 0 || !matches!(failure, SendFailure::Closed(_)) || !was_kept(&error, begun) {
+                return Err(failure);
+            }
+            left -= 1;
+        }
     }
+}
+
+/// When a connection was made.
+#[derive(Clone, Copy)]
+struct Born(Instant);
+
+/// Whether the connection that failed is older than the request that was sent on it.
+fn was_kept(error: &hyper_util::client::legacy::Error, begun: Instant) -> bool {
+    let mut extras = hyper::http::Extensions::new();
+    error.connect_info().inspect(|info| info.get_extras(&mut extras));
+    extras.get::<Born>().is_some_and(|born| born.0 < begun)
 }
 
 fn classify(error: &hyper_util::client::legacy::Error) -> SendFailure {
@@ -178,7 +204,7 @@ enum Link {
 
 impl Connection for Link {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().extra(Born(Instant::now()))
     }
 }
 

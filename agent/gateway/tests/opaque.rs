@@ -63,7 +63,8 @@ async fn what_is_no_json_comes_back_as_it_is() {
 #[tokio::test]
 async fn an_engine_without_the_call_is_told_in_a_sentence() {
     for path in JSON_CALLS.into_iter().chain(FORM_CALLS) {
-        for answer in ["404 Not Found", "405 Method Not Allowed"] {
+        // The last is what llama.cpp says for a model that was not started for it: how to start it is no client's affair.
+        for answer in ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"] {
             let (bench, _engine) = Bench::with(vec![json(answer, r#"{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}"#)]);
             let request = if FORM_CALLS.contains(&path) { form(path, "tiny").0 } else { post(path, r#"{"model":"tiny"}"#) };
             let response = bench.ask(request).await;
@@ -78,9 +79,8 @@ async fn an_engine_without_the_call_is_told_in_a_sentence() {
 
 #[tokio::test]
 async fn what_the_engine_says_itself_is_passed_on_and_a_wrong_model_is_told_as_ever() {
-    let refusal =
-        r#"{"error":{"code":501,"message":"This server does not support reranking. Start it with `--reranking`","type":"not_supported_error"}}"#;
-    let (bench, _engine) = Bench::with(vec![json("501 Not Implemented", refusal)]);
+    let refusal = r#"{"error":{"code":400,"message":"\"documents\" must be a non-empty string array","type":"invalid_request_error"}}"#;
+    let (bench, _engine) = Bench::with(vec![json("400 Bad Request", refusal)]);
     assert_eq!(text(bench.ask(post("/v1/rerank", r#"{"model":"tiny"}"#)).await).await, refusal);
     for request in [form("/v1/audio/transcriptions", "whisper").0, post("/v1/score", r#"{"model":"whisper"}"#)] {
         let response = bench.ask(request).await;

@@ -31,6 +31,19 @@ async fn send(bench: &Bench, body: &str) -> TcpStream {
     stream
 }
 
+/// A kept connection that the engine closed meanwhile is no failure of the engine: only what happens on a fresh one counts.
+#[tokio::test]
+async fn a_kept_connection_that_was_closed_costs_no_try() {
+    let good = json("200 OK", r#"{"choices":[]}"#);
+    let (bench, engine) = Bench::with(vec![good.clone(), Act::Close, Act::Close, good]);
+    for _ in 0..2 {
+        let response = bench.ask(scripted::post("/v1/embeddings", ASK)).await;
+        assert_eq!(response.status(), 200);
+        text(response).await;
+    }
+    assert_eq!(engine.bodies().len(), 4, "one on the kept connection, one that failed on a fresh one, and the second try");
+}
+
 #[tokio::test]
 async fn an_engine_that_dies_in_the_middle_of_a_stream_is_told_and_the_answer_never_looks_complete() {
     let cuts = [

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::rules::ServingRules;
 
+/// The code of a model whose restarts are used up.
+pub(crate) const USED_UP: &str = "restarts_used_up";
+
 /// Restarts of one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Budget {

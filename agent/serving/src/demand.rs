@@ -14,7 +14,7 @@ use warden_domain::{
     replica::{Demand, Serving, Wanted},
 };
 
-use crate::{room::ServingRoom, seat::reason_of};
+use crate::{budget::USED_UP, room::ServingRoom, seat::reason_of};
 
 /// A load that was refused or went wrong is tried again by a request after this time.
 const REST: Duration = Duration::from_secs(30);
@@ -34,9 +34,13 @@ enum Load {
 
 impl Demand for ServingRoom {
     fn wanted(&self, served_name: &str) -> Wanted {
-        let names = self.boards.on_request.load();
-        let Some(id) = names.get(served_name) else { return Wanted::Not };
+        let names = self.boards.names.load();
+        let Some((id, on_request)) = names.get(served_name) else { return Wanted::Not };
         let states = self.boards.states.load();
+        if !on_request {
+            // One that comes up by somebody's wish, or again after its engine died, is waited for by everybody.
+            return if states.get(id).is_some_and(comes) { Wanted::Coming } else { Wanted::Not };
+        }
         let mut loads = self.loads.0.lock().unwrap_or_else(PoisonError::into_inner);
         match decide(states.get(id), loads.get(id), Instant::now()) {
             Decision::Wait => Wanted::Coming,
@@ -77,20 +81,27 @@ enum Decision {
     Tell(StateReason),
 }
 
+/// Whether a model that does not answer will do so without anybody's doing.
+const fn comes(state: &ModelState) -> bool {
+    matches!(state.state, StateWord::Loading | StateWord::Waiting | StateWord::Running)
+}
+
 /// Pure: what a request for a model that does not answer leads to.
 fn decide(state: Option<&ModelState>, load: Option<&Load>, now: Instant) -> Decision {
     let rests = |since: &Instant| now.saturating_duration_since(*since) < REST;
     match (load, state.map(|state| (state.state, state.reason.clone()))) {
         (Some(Load::Asked), _) | (_, Some((StateWord::Loading | StateWord::Waiting | StateWord::Running, _))) => Decision::Wait,
+        // Its engine died too often: only a person gives it another chance.
+        (_, Some((StateWord::Failed, Some(reason)))) if reason.code == USED_UP => Decision::Tell(reason),
         (Some(Load::Refused(since, reason)), _) if rests(since) => Decision::Tell(reason.clone()),
         (Some(Load::Begun(since)), Some((StateWord::Failed, Some(reason)))) if rests(since) => Decision::Tell(reason),
         _ => Decision::Load,
     }
 }
 
-/// The names under which requests load models.
-pub(crate) fn names(models: &[Model]) -> BTreeMap<String, ModelId> {
-    models.iter().filter(|model| model.config.layout.on_request).map(|model| (model.config.served_name.clone(), model.id.clone())).collect()
+/// The names under which requests ask for models, and whether a request loads them.
+pub(crate) fn names(models: &[Model]) -> BTreeMap<String, (ModelId, bool)> {
+    models.iter().map(|model| (model.config.served_name.clone(), (model.id.clone(), model.config.layout.on_request))).collect()
 }
 
 #[cfg(test)]
@@ -113,6 +124,23 @@ mod tests {
             assert!(matches!(decide(Some(&state(word, None)), None, now), Decision::Wait), "{word:?}");
         }
         assert!(matches!(decide(Some(&state(StateWord::Stopped, None)), Some(&Load::Begun(now)), now), Decision::Load), "it was unloaded since");
+    }
+
+    #[test]
+    fn a_model_whose_engine_died_too_often_is_not_loaded_by_requests_again() {
+        let begun = Instant::now();
+        let failed = state(StateWord::Failed, Some(USED_UP));
+        for load in [None, Some(&Load::Begun(begun))] {
+            let told = decide(Some(&failed), load, begun + REST * 10);
+            assert!(matches!(told, Decision::Tell(reason) if reason.code == USED_UP));
+        }
+    }
+
+    #[test]
+    fn a_model_that_comes_up_again_by_itself_is_waited_for_and_one_that_failed_is_not() {
+        for (word, waits) in [(StateWord::Loading, true), (StateWord::Waiting, true), (StateWord::Stopped, false), (StateWord::Failed, false)] {
+            assert_eq!(comes(&state(word, None)), waits, "{word:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use warden_domain::{
 use warden_store::loads;
 
 use crate::{
-    budget::Left,
+    budget::{Left, USED_UP},
     journal::Started,
     loading::LoadClock,
     plan::Key,
@@ -243,7 +243,7 @@ impl Reconciler {
                 tracing::error!(replica = %seat.id, "the engine died too often and stays stopped");
                 let (times, window) = (rules.restarts, rules.restart_window.as_secs());
                 seat.stage = Stage::Failed(StateReason {
-                    code: "restarts_used_up".to_owned(),
+                    code: USED_UP.to_owned(),
                     message: format!(
                         "{} It was restarted {times} times before and never answered for {window} s on end, so it stays stopped.",
                         reason.message

@@ -72,7 +72,7 @@ pub(crate) struct Boards {
     pub(crate) states: ArcSwap<BTreeMap<ModelId, ModelState>>,
     pub(crate) samples: ArcSwap<BTreeMap<ReplicaId, Sampled>>,
     /// Models that a request loads, by the name clients use.
-    pub(crate) on_request: ArcSwap<BTreeMap<String, ModelId>>,
+    pub(crate) names: ArcSwap<BTreeMap<String, (ModelId, bool)>>,
 }
 
 /// Desired against observed, for all models.

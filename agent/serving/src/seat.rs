@@ -180,8 +180,8 @@ impl Seat {
     pub(crate) const fn word(&self) -> StateWord {
         match self.stage {
             Stage::Idle => StateWord::Stopped,
-            Stage::Waiting(_) => StateWord::Waiting,
-            Stage::Failed(_) | Stage::Down(_) | Stage::Ending { .. } => StateWord::Failed,
+            Stage::Waiting(_) | Stage::Down(_) => StateWord::Waiting,
+            Stage::Failed(_) | Stage::Ending { .. } => StateWord::Failed,
             Stage::Starting(_) | Stage::Loading { .. } => StateWord::Loading,
             Stage::Running { .. } | Stage::Stopping { .. } => StateWord::Running,
         }

@@ -32,7 +32,7 @@ impl Reconciler {
     /// Reads what is wanted, adopts what runs, and waits a moment for the first looks.
     pub(crate) async fn wake_up(&mut self) -> Result<(), Problem> {
         let models = self.tools.registry.list().await?;
-        self.boards.on_request.store(Arc::new(demand::names(&models)));
+        self.boards.names.store(Arc::new(demand::names(&models)));
         let (wanted, loaded) = self.store.read(|db| Ok((desired::wanted(db)?, desired::remembered(db)?))).await?;
         let folder = self.tools.evidence_dir.clone();
         // On the disk of the store, but not worth a start that waits for it.
@@ -173,7 +173,7 @@ impl Reconciler {
     /// Forgets models that are not registered any more, an engine of one is stopped first; and takes of the others what counts at once.
     pub(crate) async fn follow_the_registry(&mut self) {
         let Ok(models) = self.tools.registry.list().await else { return };
-        self.boards.on_request.store(Arc::new(demand::names(&models)));
+        self.boards.names.store(Arc::new(demand::names(&models)));
         self.entries.retain(|id, entry| {
             let known = models.iter().find(|model| model.id == *id);
             if let Some(model) = known {

@@ -16,6 +16,9 @@ const LENGTH: u64 = 4 << 20;
 /// It is made only while so many times its length are free.
 const PLENTY: u64 = 4;
 
+/// With less than this free it is given away.
+const TIGHT: u64 = 1 << 20;
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Reserve {
@@ -43,6 +46,12 @@ impl Reserve {
             tracing::warn!(%error, "no room can be kept back for a full disk");
             self.give();
         }
+    }
+
+    /// Whether so little room is left that the next write may fail: it is given away before that, since a write that failed is lost.
+    pub(crate) fn is_needed(&self) -> bool {
+        let room = self.path.parent().and_then(|folder| nix::sys::statvfs::statvfs(folder).ok());
+        room.is_some_and(|room| room.blocks_available().saturating_mul(room.fragment_size()) < TIGHT)
     }
 
     /// Gives the room away. True when there was some.

@@ -98,7 +98,11 @@ impl Store {
         f: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (tell, told) = oneshot::channel();
+        let reserve = Arc::clone(&self.inner.reserve);
         let job: Job = Box::new(move |connection| {
+            if reserve.is_needed() && reserve.give() {
+                tracing::error!("the disk with the settings is full; the room that was kept back for this is used now");
+            }
             let _ = tell.send(in_transaction(connection, f));
         });
         self.inner.orders.send(Order::Run(job)).await.map_err(|_| StoreError::Closed)?;

@@ -16,7 +16,7 @@ use super::{
 use crate::json;
 
 /// Larger than any file that a disk of this box could hold.
-const LARGEST_FILE: u64 = 1 << 44;
+const LARGEST_FILE: u64 = 1 << 52;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
