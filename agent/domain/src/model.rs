@@ -295,6 +295,8 @@ pub struct ModelState {
     pub notice: Option<StateReason>,
     /// Its last incidents, newest first.
     pub incidents: Vec<Incident>,
+    /// It does not answer, and comes up without anybody's doing: it is being loaded, or started again after its engine died.
+    pub comes: bool,
 }
 
 impl ModelState {
@@ -311,6 +313,7 @@ impl ModelState {
             replicas: Vec::new(),
             loaded: None,
             notice: None,
+            comes: false,
             incidents: Vec::new(),
         }
     }

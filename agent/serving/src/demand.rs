@@ -83,14 +83,17 @@ enum Decision {
 
 /// Whether a model that does not answer will do so without anybody's doing.
 const fn comes(state: &ModelState) -> bool {
-    matches!(state.state, StateWord::Loading | StateWord::Waiting | StateWord::Running)
+    state.comes || matches!(state.state, StateWord::Running)
 }
 
 /// Pure: what a request for a model that does not answer leads to.
 fn decide(state: Option<&ModelState>, load: Option<&Load>, now: Instant) -> Decision {
     let rests = |since: &Instant| now.saturating_duration_since(*since) < REST;
+    if state.is_some_and(comes) {
+        return Decision::Wait;
+    }
     match (load, state.map(|state| (state.state, state.reason.clone()))) {
-        (Some(Load::Asked), _) | (_, Some((StateWord::Loading | StateWord::Waiting | StateWord::Running, _))) => Decision::Wait,
+        (Some(Load::Asked), _) | (_, Some((StateWord::Loading | StateWord::Waiting, _))) => Decision::Wait,
         // Its engine died too often: only a person gives it another chance.
         (_, Some((StateWord::Failed, Some(reason)))) if reason.code == USED_UP => Decision::Tell(reason),
         (Some(Load::Refused(since, reason)), _) if rests(since) => Decision::Tell(reason.clone()),
@@ -138,9 +141,10 @@ mod tests {
 
     #[test]
     fn a_model_that_comes_up_again_by_itself_is_waited_for_and_one_that_failed_is_not() {
-        for (word, waits) in [(StateWord::Loading, true), (StateWord::Waiting, true), (StateWord::Stopped, false), (StateWord::Failed, false)] {
-            assert_eq!(comes(&state(word, None)), waits, "{word:?}");
-        }
+        let dead = state(StateWord::Failed, Some("engine_killed"));
+        let again = ModelState { comes: true, ..dead.clone() };
+        assert!(comes(&again) && !comes(&dead) && !comes(&state(StateWord::Stopped, None)));
+        assert!(matches!(decide(Some(&again), None, Instant::now()), Decision::Wait), "its pause is not cut short by a request");
     }
 
     #[test]

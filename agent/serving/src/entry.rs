@@ -171,6 +171,7 @@ impl Entry {
             }
         }
         state.context = self.context();
+        state.comes = self.wanted && word != StateWord::Running && self.seats.iter().any(Seat::comes);
         state
     }
 

@@ -177,11 +177,16 @@ impl Seat {
         matches!(self.stage, Stage::Running { silent: None, .. })
     }
 
+    /// Whether it does not answer yet, and goes on by itself.
+    pub(crate) const fn comes(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_) | Stage::Starting(_) | Stage::Loading { .. } | Stage::Down(_) | Stage::Ending { .. })
+    }
+
     pub(crate) const fn word(&self) -> StateWord {
         match self.stage {
             Stage::Idle => StateWord::Stopped,
-            Stage::Waiting(_) | Stage::Down(_) => StateWord::Waiting,
-            Stage::Failed(_) | Stage::Ending { .. } => StateWord::Failed,
+            Stage::Waiting(_) => StateWord::Waiting,
+            Stage::Failed(_) | Stage::Down(_) | Stage::Ending { .. } => StateWord::Failed,
             Stage::Starting(_) | Stage::Loading { .. } => StateWord::Loading,
             Stage::Running { .. } | Stage::Stopping { .. } => StateWord::Running,
         }
