@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn what_grew_beyond_64_bits_never_comes_back_as_a_small_number() {
         let large = Amount::from(u64::MAX);
-        for lost in [large + 1, large * 2, large.in_steps(16), (large + 1) * 0, [large, large].into_iter().sum(), large.as_kv(KvType::F16)] {
+        let none = u64::MIN;
+        for lost in [large + 1, large * 2, large.in_steps(16), (large + 1) * none, [large, large].into_iter().sum(), large.as_kv(KvType::F16)] {
             assert_eq!(lost.known("kv"), Err(vec!["kv: its figures are beyond all memory".to_owned()]));
         }
         assert_eq!((Amount::from(33).as_kv(KvType::Q8_0)).known("kv"), Ok(68));
