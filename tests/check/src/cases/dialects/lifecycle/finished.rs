@@ -92,7 +92,7 @@ pub fn once(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(
     );
     let mut outcomes: BTreeMap<&str, usize> = BTreeMap::new();
     rows.iter().for_each(|row| *outcomes.entry(row.outcome.as_str()).or_default() += 1);
-    let often = |word: &str| outcomes.get(word).copied().unwrap_or_default() >= REQUESTS / 40;
+    let often = |word: &str| outcomes.get(word).copied().unwrap_or_default() >= REQUESTS / 80;
     let all = ["completed", "client_gone", "refused", "engine_failed"].iter().all(|word| often(word));
     result.expect(all, format!("every way to end was met often: {outcomes:?}"));
     Ok(())
