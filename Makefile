@@ -122,7 +122,7 @@ check-dialects: ## the acceptance list tests/accept/dialects.toml; SABOTAGE, ONL
 	@$(MAKE) --no-print-directory engine bins
 	@target/debug/warden-check dialects $(if $(SABOTAGE),--sabotage $(SABOTAGE)) $(if $(ONLY),--only $(ONLY)) $(CHECK_FLAGS)
 
-bench-gateway: ## what the gateway costs beside vllm-router, smg and litellm (12 to 15 minutes on a quiet machine, 8 more for the first release build)
+bench-gateway: ## what the gateway costs beside vllm-router, smg and litellm (estimated: 15 minutes on a quiet machine and a release build; never run to its end yet)
 	@agent/dev/deps.sh check
 	@$(MAKE) --no-print-directory assets
 	@$(CARGO) build --quiet -p warden-check
