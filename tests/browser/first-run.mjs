@@ -226,7 +226,7 @@ try {
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => !document.getElementById("dialog").open);
     const row = page.locator("#live tr", { hasText: "browser-test" });
-    await row.locator("a").focus();
+    await row.locator("a", { hasText: "Revoke" }).focus();
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.getElementById("dialog").open && document.activeElement?.matches("#dialog button[type=submit]"));
     await shot(page, "08-revoke");
