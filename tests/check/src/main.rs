@@ -43,7 +43,7 @@ struct Cli {
     /// Run only what needs this; such a run never counts as complete.
     #[arg(long)]
     tier: Option<cases::Tier>,
-    /// Run one id with its deliberate break (`rotate` = the one whose turn it is today). Exits non-zero when the break was seen.
+    /// Run one id with its deliberate break (`rotate` = the one whose turn it is today, with --tier among those of the tier). Exits non-zero when the break was seen.
     #[arg(long, value_name = "ID", conflicts_with = "only")]
     sabotage: Option<String>,
     /// With --sabotage: exit zero when the break was seen.

@@ -55,7 +55,10 @@ pub fn run(check: &str, wishes: &Wishes) -> Result<ExitCode, String> {
         None => None,
         Some("rotate") => {
             let today = clock::now().as_second().div_euclid(86_400);
-            Some(plan::turn(&breakable(&list), today).ok_or("no id of the list has a deliberate break")?.to_owned())
+            let table = cases::table(check).unwrap_or_default();
+            let fits = |id: &str| wishes.tier.is_none_or(|tier| table.iter().any(|case| case.id == id && case.tier == tier));
+            let turns: Vec<&str> = breakable(&list).into_iter().filter(|id| fits(id)).collect();
+            Some(plan::turn(&turns, today).ok_or("no id of the list has a deliberate break there")?.to_owned())
         }
         Some(id) if breakable(&list).contains(&id) => Some(id.to_owned()),
         Some(id) => return Err(format!("{id} has no deliberate break; these have one: {}", breakable(&list).join(", "))),
