@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use warden_domain::{Problem, ProblemKind, units};
 
-use crate::GatewayLimits;
+use crate::{GatewayLimits, spliced::Spliced};
 
 /// The grain in which memory is counted.
 const GRAIN: usize = 1024;
@@ -31,9 +31,18 @@ pub(crate) struct BodyRoom(Arc<Semaphore>);
 
 /// A body in memory; its room is free again when it is dropped.
 pub(crate) struct HeldBody {
-    /// The bytes.
+    /// The client's; empty once there is the engine's.
     pub bytes: Bytes,
+    /// The engine's, once it is known what that is.
+    pub for_engine: Option<Spliced>,
     _room: Vec<OwnedSemaphorePermit>,
+}
+
+impl HeldBody {
+    /// From now on it is the engine's, so that nobody who waits holds two.
+    pub(crate) fn readdress(&mut self, for_engine: Spliced) {
+        (self.bytes, self.for_engine) = (Bytes::new(), Some(for_engine));
+    }
 }
 
 impl BodyRoom {
@@ -85,7 +94,7 @@ impl BodyRoom {
             }
             bytes.extend_from_slice(&data);
         }
-        Ok(HeldBody { bytes: bytes.freeze(), _room: room })
+        Ok(HeldBody { bytes: bytes.freeze(), for_engine: None, _room: room })
     }
 }
 

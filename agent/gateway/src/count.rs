@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, http::HeaderMap, response::Response};
-use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use warden_domain::{Problem, ProblemKind, engine::EngineKind, ids::RequestId, replica::ServedModel};
 
@@ -18,6 +17,7 @@ use crate::{
         refusal as engines_refusal,
     },
     faults, listing, patience, refusal,
+    spliced::Spliced,
 };
 
 /// Longest wait for an engine's count.
@@ -39,14 +39,14 @@ pub(crate) async fn call(gateway: &Arc<Gateway>, request: &RequestId, headers: &
         let bytes = wish.count(&target)?;
         (served, bytes)
     };
-    held.bytes = bytes.into();
+    held.readdress(bytes.into());
     let _one_of_few = gateway.counts.acquire().await.map_err(|_| Gateway::stopping())?;
-    let counted = tokio::time::timeout(LIMIT, count(gateway, request, &served, held.bytes.clone())).await;
+    let counted = tokio::time::timeout(LIMIT, count(gateway, request, &served, held.for_engine.clone().unwrap_or_default())).await;
     let tokens = counted.map_err(|_| faults::no_answer(LIMIT))??;
     Ok(listing::json(messages::counted(tokens)))
 }
 
-async fn count(gateway: &Gateway, request: &RequestId, served: &ServedModel, body: Bytes) -> Result<u64, Problem> {
+async fn count(gateway: &Gateway, request: &RequestId, served: &ServedModel, body: Spliced) -> Result<u64, Problem> {
     let path = match served.engine {
         EngineKind::LlamaCpp => "/v1/chat/completions/input_tokens",
         EngineKind::Vllm => "/tokenize",

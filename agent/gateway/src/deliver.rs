@@ -13,6 +13,7 @@ use warden_domain::{Problem, ProblemKind, model::RunawayGuard, replica::Replica,
 use warden_schedule::Return;
 
 use crate::{
+    alarm::{Alarm, Rang},
     dialects::{Dialect, refusal},
     engine::SendFailure,
     errand::{Errand, Stop, Watch},
@@ -84,7 +85,7 @@ impl Errand {
     /// One try at one replica.
     async fn try_at(&mut self, replica: &Replica, first: bool) -> Result<Tried, Stop> {
         let limit = self.gateway.limits.head;
-        let Some(body) = self.held.as_ref().map(|held| held.bytes.clone()) else { return Err(lost()) };
+        let Some(body) = self.held.as_ref().and_then(|held| held.for_engine.clone()) else { return Err(lost()) };
         let post = self.gateway.engines.post(&replica.endpoint, self.call.upstream, &self.request, self.kind.as_ref(), body);
         let answer = self.line.while_waiting(&mut self.tap, Head::stream, tokio::time::timeout(limit, post)).await?;
         let (head, rest) = match answer {
@@ -137,17 +138,17 @@ impl Errand {
             head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|v| v.trim_start().starts_with("text/event-stream"));
         let length = http_body::Body::size_hint(&rest).exact().filter(|_| !streamed);
         let mut head = self.begin(head, streamed, length)?;
-        let (pause, begun) = (self.gateway.limits.engine_pause, Instant::now());
+        let (mut silence, begun) = (Alarm::new(self.gateway.limits.engine_pause), Instant::now());
         let (mut out, mut carried) = (VecDeque::new(), 0u64);
         let passes_through = matches!(self.tap, Tap::Json(_));
         // A body whose length was announced is complete with its last byte: the server then drops it without asking for its end.
         while !(passes_through && length == Some(carried)) {
-            let frame = self.line.while_waiting(&mut self.tap, Head::stream, tokio::time::timeout(pause, rest.frame())).await?;
+            let frame = self.line.while_waiting(&mut self.tap, Head::stream, silence.limit(rest.frame())).await?;
             match frame {
                 // A long prompt may take any time before its first word. Whether an engine that says it is at work gets on is the watchdog's
                 // to judge: one that does not is ended, and its connection with it.
-                Err(_) if !self.tap.has_begun() && self.is_at_work(replica) && begun.elapsed() < self.gateway.limits.head => {}
-                Err(_) => return Err(Stop::engine(faults::silent(pause))),
+                Err(Rang) if !self.tap.has_begun() && self.is_at_work(replica) && begun.elapsed() < self.gateway.limits.head => {}
+                Err(Rang) => return Err(Stop::engine(faults::silent(self.gateway.limits.engine_pause))),
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
                     carried += data.len() as u64;

@@ -15,8 +15,6 @@ use std::{
 };
 
 use axum::http::{HeaderValue, Request, Response, Uri, header};
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{
@@ -30,6 +28,8 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 use warden_domain::{ids::RequestId, replica::Endpoint};
+
+use crate::spliced::Spliced;
 
 /// End of the made-up host names that stand for Unix sockets.
 const UNIX: &str = ".unix";
@@ -59,7 +59,7 @@ pub(crate) enum SendFailure {
 const KEPT_TRIES: usize = 4;
 
 /// The pooled client.
-pub(crate) struct EngineClient(Client<Connector, Full<Bytes>>);
+pub(crate) struct EngineClient(Client<Connector, Spliced>);
 
 impl EngineClient {
     pub(crate) fn new(connect: Duration) -> Self {
@@ -81,7 +81,7 @@ impl EngineClient {
         path: &str,
         request: &RequestId,
         kind: Option<&HeaderValue>,
-        body: Bytes,
+        body: Spliced,
     ) -> Result<Response<Incoming>, SendFailure> {
         let (begun, mut left) = (Instant::now(), KEPT_TRIES);
         loop {
@@ -90,7 +90,7 @@ impl EngineClient {
                 .header(header::CONTENT_TYPE, kind.unwrap_or(&HeaderValue::from_static("application/json")))
                 .header(header::ACCEPT, "application/json, text/event-stream, */*")
                 .header("x-request-id", request.as_str())
-                .body(Full::new(body.clone()));
+                .body(body.clone());
             let made = made.map_err(|cause| SendFailure::Connect(cause.to_string()))?;
             let error = match self.0.request(made).await {
                 Ok(answer) => return Ok(answer),

@@ -33,8 +33,6 @@ pub(crate) struct Job {
     pub ask: Ask,
     /// The body: the engine's, or still the client's.
     pub held: HeldBody,
-    /// Whether it is the engine's.
-    pub ready: bool,
 }
 
 /// See the module.
@@ -111,9 +109,9 @@ impl Errand {
 
     /// Brings the request to the scheduler, once its model answers.
     async fn admitted(&mut self, job: Job) -> Result<HeldBody, Stop> {
-        let Job { model, mut ask, mut held, ready } = job;
+        let Job { model, mut ask, mut held } = job;
         let refused = |problem| Stop::Failed(problem, Outcome::Refused);
-        if !ready {
+        if held.for_engine.is_none() {
             let answered = demand::answered(&self.gateway, &model, ask.patience);
             self.line.while_waiting(&mut self.tap, Head::stream, answered).await?.map_err(refused)?;
             let served = self.gateway.parts.serving.table().models.get(&model).cloned();
@@ -124,9 +122,9 @@ impl Errand {
                 if !wish.streams() {
                     self.tap = wish.tap(self.call, &self.request, Some(served.engine)).map_err(refused)?;
                 }
-                let bytes = wish.for_engine(self.call, &held.bytes, &served).map_err(refused)?;
+                let for_engine = wish.for_engine(self.call, &held.bytes, &served).map_err(refused)?;
                 drop(wish);
-                held.bytes = bytes;
+                held.readdress(for_engine);
             }
         }
         let pass = Pass::enter(&self.gateway.places, &model, ask).map_err(refused)?;

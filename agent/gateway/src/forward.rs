@@ -43,13 +43,14 @@ pub(crate) async fn call(
         }
         let model = wish.model().to_owned();
         let served = gateway.parts.serving.table().models.get(&model).cloned();
-        // Translated as soon as the model is known, so that nobody who waits holds two bodies.
+        // As soon as the model is known, so that nobody who waits holds two bodies.
         let for_engine = served.as_ref().map(|served| wish.for_engine(call, &held.bytes, served)).transpose()?;
         let engine = served.map(|served| served.engine);
         let engine_streams = engine.map_or(wish.streams(), |engine| wish.engine_streams(call, engine));
         // Only calls that can be streamed are turns of a conversation.
-        let scan = if call.streams { identity::scan(&held.bytes) } else { None };
-        (model, wish.streams(), engine_streams, wish.tap(call, &request, engine)?, for_engine, scan)
+        let (streams, tap) = (wish.streams(), wish.tap(call, &request, engine)?);
+        let scan = if call.streams { wish.talk(&held.bytes) } else { None };
+        (model, streams, engine_streams, tap, for_engine, scan)
     };
     let asked = scan.map(|scan| {
         let ids = identity::find_ids(|name| headers.get(name).and_then(|v| v.to_str().ok()), &scan);
@@ -57,14 +58,13 @@ pub(crate) async fn call(
     });
     let patience = patience::of(headers, streamed, &gateway.limits);
     let ask = Ask { asked, streamed: engine_streams, patience, priority: caller.priority };
-    let ready = for_engine.is_some();
-    if let Some(bytes) = for_engine {
-        held.bytes = bytes;
+    if let Some(for_engine) = for_engine {
+        held.readdress(for_engine);
     }
     let (line, receiver) = line::open(gateway.limits.client_pause, tap.is_stream().then_some(gateway.limits.keep_alive));
     let errand =
         Errand { gateway: Arc::clone(gateway), request, caller, call, kind, line, tap, held: None, flight: None, complete: false, watch: None };
-    tokio::spawn(errand.run(Job { model, ask, held, ready }));
+    tokio::spawn(errand.run(Job { model, ask, held }));
     receiver.answer().await
 }
 

@@ -5,6 +5,7 @@
 //! and Responses are translated. It knows no database, no page and no system service; nothing on the path of a request waits for any
 //! of them.
 
+mod alarm;
 mod body;
 mod count;
 mod deliver;
@@ -32,6 +33,7 @@ mod routes;
 mod routing;
 mod runaway;
 mod scan;
+mod spliced;
 mod tap;
 mod wish;
 

@@ -19,13 +19,10 @@ use axum::{
 };
 use bytes::Bytes;
 use http_body::Frame;
-use tokio::{
-    sync::mpsc::{self, error::TrySendError},
-    time::{Instant, Sleep},
-};
+use tokio::sync::mpsc::{self, error::TrySendError};
 use warden_domain::Problem;
 
-use crate::tap::Tap;
+use crate::{alarm::Alarm, tap::Tap};
 
 /// Pieces that may wait for the client.
 const AHEAD: usize = 8;
@@ -83,15 +80,8 @@ pub(crate) struct Line {
     pieces: mpsc::Sender<Piece>,
     client_pause: Duration,
     committed: bool,
-    alive: Option<Alive>,
-}
-
-/// Keeps the time for a stream that may fall silent.
-struct Alive {
-    every: Duration,
-    /// When something was said last.
-    said: Instant,
-    alarm: Pin<Box<Sleep>>,
+    /// Rings when a stream was silent for too long.
+    alive: Option<Alarm>,
 }
 
 /// The other end, until it is the body of an answer.
@@ -100,7 +90,7 @@ pub(crate) struct Receiver(mpsc::Receiver<Piece>);
 /// A line. `keep_alive`: how long a stream may be silent; `None`: it may for ever.
 pub(crate) fn open(client_pause: Duration, keep_alive: Option<Duration>) -> (Line, Receiver) {
     let (pieces, receiver) = mpsc::channel(AHEAD);
-    let alive = keep_alive.map(|every| Alive { every, said: Instant::now(), alarm: Box::pin(tokio::time::sleep(every)) });
+    let alive = keep_alive.map(Alarm::new);
     (Line { pieces, client_pause, committed: false, alive }, Receiver(receiver))
 }
 
@@ -128,7 +118,7 @@ impl Line {
             self.send(Piece::Data(bytes)).await?;
         }
         if let Some(alive) = &mut self.alive {
-            alive.said = Instant::now();
+            alive.touch();
         }
         Ok(())
     }
@@ -152,15 +142,13 @@ impl Line {
 
     /// Waits for something, and keeps the client's connection alive meanwhile.
     pub(crate) async fn while_waiting<T>(&mut self, tap: &mut Tap, head: impl Fn() -> Head, work: impl Future<Output = T>) -> Result<T, Gone> {
-        if self.alive.is_none() {
-            return Ok(work.await);
-        }
         let mut work = pin!(work);
         loop {
+            let Some(alive) = &mut self.alive else { return Ok(work.await) };
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
-                () = self.silence() => {
+                () = alive.rings() => {
                     let mut out = VecDeque::new();
                     tap.keep_alive(&mut out);
                     if !out.is_empty() && !self.committed {
@@ -169,21 +157,6 @@ impl Line {
                     self.give(&mut out).await?;
                 }
             }
-        }
-    }
-
-    /// Done when nothing was said for too long. The alarm is set anew only when it rings, not with every word.
-    async fn silence(&mut self) {
-        let Some(alive) = &mut self.alive else { return std::future::pending().await };
-        loop {
-            alive.alarm.as_mut().await;
-            let due = alive.said + alive.every;
-            let now = Instant::now();
-            if due <= now {
-                alive.alarm.as_mut().reset(now + alive.every);
-                return;
-            }
-            alive.alarm.as_mut().reset(due);
         }
     }
 

@@ -2,16 +2,17 @@
 //!
 //! In: the bytes of the body. Out: model name, stream flag, and the bytes to send on: the same ones, with at most a few splices (usage
 //! at the end of a stream is asked for, a limit beyond the window is taken out). Everything else, known or unknown, reaches the engine
-//! byte for byte. One pass reads, one copy edits. Pure.
+//! byte for byte. One pass reads (it also learns what tells the conversation), and nothing is copied for an edit. Pure.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
-use bytes::{Bytes, BytesMut};
-use serde::de::{Deserializer, MapAccess, Visitor};
+use bytes::Bytes;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use warden_domain::{Problem, ProblemKind, units::Tokens};
+use warden_schedule::identity::{self, Member, Scan};
 
-use crate::dialects::numbers;
+use crate::{dialects::numbers, spliced::Spliced};
 
 /// A place in the body and what is to stand there.
 type Edit = (usize, usize, &'static str);
@@ -33,57 +34,80 @@ pub(crate) struct Asked {
     streamed: Edit,
     /// Limits on the answer: where they stand, and how much they allow.
     limits: Vec<(usize, usize, u64)>,
+    /// What tells its conversation.
+    pub talk: Option<Scan>,
 }
 
 impl From<Form> for Asked {
     fn from(form: Form) -> Self {
         // A form is never edited.
-        Self { model: form.model, stream: form.stream, wants_usage: true, usage: (0, 0, ""), streamed: (0, 0, ""), limits: Vec::new() }
+        Self { model: form.model, stream: form.stream, wants_usage: true, usage: (0, 0, ""), streamed: (0, 0, ""), limits: Vec::new(), talk: None }
     }
 }
 
 /// The members seen at the top level; `None` when absent.
 #[derive(Default)]
-struct Members<'a> {
-    model: Option<&'a RawValue>,
-    stream: Option<&'a RawValue>,
-    options: Option<&'a RawValue>,
-    limits: Vec<&'a RawValue>,
+struct Members {
+    model: Option<Range<usize>>,
+    stream: Option<Range<usize>>,
+    options: Option<Range<usize>>,
+    limits: Vec<Range<usize>>,
 }
 
 /// Checks the body and reads it.
 pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
-    let members = top_level(body)?;
+    let (talk, members) = identity::scan_members(body).ok_or_else(|| unreadable(body))?;
+    let members = Members::find(&members)?;
     let model = members
         .model
         .ok_or_else(|| bad("The request names no model.", "model").hint("Put the name of a loaded model into 'model'; GET /v1/models lists them."))?;
-    let model: String = serde_json::from_str(model.get()).map_err(|_| bad("'model' must be a string.", "model"))?;
-    let stream = match members.stream.map(RawValue::get) {
-        None | Some("null" | "false") => false,
-        Some("true") => true,
+    let model: String = serde_json::from_slice(&body[model]).map_err(|_| bad("'model' must be a string.", "model"))?;
+    let stream = match members.stream.clone().map(|flag| &body[flag]) {
+        None | Some(b"null" | b"false") => false,
+        Some(b"true") => true,
         Some(_) => return Err(bad("'stream' must be true or false.", "stream")),
     };
     let (wants_usage, usage) = usage(body, members.options)?;
-    let limits = members.limits.iter().filter_map(|limit| {
-        let (at, until) = span(body, limit);
-        serde_json::from_str::<u64>(limit.get()).ok().map(|asked| (at, until, asked))
+    let limits = members.limits.into_iter().filter_map(|at| {
+        let asked = serde_json::from_slice::<u64>(&body[at.clone()]).ok()?;
+        Some((at.start, at.end, asked))
     });
     let at = after_brace(body);
-    let streamed = members.stream.map_or((at, at, "\"stream\":true,"), |flag| {
-        let (at, until) = span(body, flag);
-        (at, until, "true")
-    });
-    Ok(Asked { model, stream, wants_usage, usage, streamed, limits: limits.collect() })
+    let streamed = members.stream.map_or((at, at, "\"stream\":true,"), |flag| (flag.start, flag.end, "true"));
+    Ok(Asked { model, stream, wants_usage, usage, streamed, limits: limits.collect(), talk })
+}
+
+impl Members {
+    fn find(all: &[Member<'_>]) -> Result<Self, Problem> {
+        let mut members = Self::default();
+        for member in all {
+            let (slot, name) = match &*member.name {
+                b"model" => (&mut members.model, "model"),
+                b"stream" => (&mut members.stream, "stream"),
+                b"stream_options" => (&mut members.options, "stream_options"),
+                b"max_tokens" | b"max_completion_tokens" => {
+                    members.limits.push(member.value.clone());
+                    continue;
+                }
+                _ => continue,
+            };
+            // Engines take the last of two, others the first: what is decided here must be what they do.
+            if slot.replace(member.value.clone()).is_some() {
+                return Err(unusable(&format!("'{name}' is there twice")));
+            }
+        }
+        Ok(members)
+    }
 }
 
 /// Whether usage is asked for, and the edit that asks for it.
-fn usage(body: &[u8], options: Option<&RawValue>) -> Result<(bool, Edit), Problem> {
-    let Some(options) = options else {
+fn usage(body: &[u8], options: Option<Range<usize>>) -> Result<(bool, Edit), Problem> {
+    let Some(Range { start: at, end: until }) = options else {
         let at = after_brace(body);
         return Ok((false, (at, at, r#""stream_options":{"include_usage":true},"#)));
     };
-    let (at, until) = span(body, options);
-    if options.get() == "null" {
+    let options = &body[at..until];
+    if options == b"null" {
         return Ok((false, (at, until, r#"{"include_usage":true}"#)));
     }
     Ok(match usage_flag(options)? {
@@ -92,8 +116,8 @@ fn usage(body: &[u8], options: Option<&RawValue>) -> Result<(bool, Edit), Proble
             (flag.get() == "true", (at, until, "true"))
         }
         None => {
-            let at = at + after_brace(options.get().as_bytes());
-            let empty = options.get()[1..].trim_start().starts_with('}');
+            let at = at + after_brace(options);
+            let empty = options[1..].trim_ascii_start().starts_with(b"}");
             (false, (at, at, if empty { r#""include_usage":true"# } else { r#""include_usage":true,"# }))
         }
     })
@@ -102,7 +126,7 @@ fn usage(body: &[u8], options: Option<&RawValue>) -> Result<(bool, Edit), Proble
 impl Asked {
     /// The body it was read of, for the engine: as a stream with its usage if `stream`, and without limits that the window cannot hold.
     /// The same bytes when there is nothing to do.
-    pub(crate) fn edited(&self, body: Bytes, stream: bool, window: Option<Tokens>) -> Bytes {
+    pub(crate) fn edited(&self, body: &Bytes, stream: bool, window: Option<Tokens>) -> Spliced {
         // null is the same as absent to every engine, so commas need no care.
         let beyond = self.limits.iter().filter(|(.., asked)| !numbers::fits(*asked, window, body.len()));
         let mut edits: Vec<Edit> = beyond.map(|(at, until, _)| (*at, *until, "null")).collect();
@@ -112,34 +136,25 @@ impl Asked {
         if stream && !self.stream {
             edits.push(self.streamed);
         }
-        if edits.is_empty() {
-            return body;
-        }
         edits.sort_by_key(|(at, ..)| *at);
-        let mut edited = BytesMut::with_capacity(body.len() + 64);
-        let mut from = 0;
-        for (at, until, text) in edits {
-            edited.extend_from_slice(&body[from..at]);
-            edited.extend_from_slice(text.as_bytes());
-            from = until;
-        }
-        edited.extend_from_slice(&body[from..]);
-        edited.freeze()
+        Spliced::of(body, edits.into_iter().map(|(at, until, text)| (at..until, Bytes::from_static(text.as_bytes()))))
     }
 }
 
-fn top_level(body: &[u8]) -> Result<Members<'_>, Problem> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let members = (&mut reader).deserialize_map(Top).and_then(|m| reader.end().map(|()| m));
-    members.map_err(|cause| {
-        let what = if cause.is_data() { cause.to_string() } else { format!("it is not valid JSON ({cause})") };
-        Problem::new(ProblemKind::BadRequest, format!("The body cannot be used: {what}.")).hint("Send one JSON object, as OpenAI's API describes it.")
-    })
+fn unreadable(body: &[u8]) -> Problem {
+    match serde_json::from_slice::<IgnoredAny>(body) {
+        Ok(_) => unusable("it is not a JSON object"),
+        Err(cause) => unusable(&format!("it is not valid JSON ({cause})")),
+    }
+}
+
+fn unusable(what: &str) -> Problem {
+    Problem::new(ProblemKind::BadRequest, format!("The body cannot be used: {what}.")).hint("Send one JSON object, as OpenAI's API describes it.")
 }
 
 /// The value of `include_usage` inside `stream_options`, which must be an object.
-fn usage_flag(options: &RawValue) -> Result<Option<&RawValue>, Problem> {
-    let mut reader = serde_json::Deserializer::from_str(options.get());
+fn usage_flag(options: &[u8]) -> Result<Option<&RawValue>, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(options);
     (&mut reader).deserialize_map(Flag).map_err(|_| bad("'stream_options' must be an object, with 'include_usage' at most once.", "stream_options"))
 }
 
@@ -156,38 +171,6 @@ pub(crate) fn span(whole: &[u8], part: &RawValue) -> (usize, usize) {
 /// The place right behind the opening brace of an object.
 pub(crate) fn after_brace(object: &[u8]) -> usize {
     object.iter().position(|b| *b == b'{').map_or(0, |at| at + 1)
-}
-
-struct Top;
-
-impl<'de> Visitor<'de> for Top {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
-        while let Some(name) = map.next_key::<Name<'de>>()? {
-            let value: &'de RawValue = map.next_value()?;
-            let (slot, name) = match &*name.0 {
-                "model" => (&mut members.model, "model"),
-                "stream" => (&mut members.stream, "stream"),
-                "stream_options" => (&mut members.options, "stream_options"),
-                "max_tokens" | "max_completion_tokens" => {
-                    members.limits.push(value);
-                    continue;
-                }
-                _ => continue,
-            };
-            // Engines take the last of two, others the first: what is decided here must be what they do.
-            if slot.replace(value).is_some() {
-                return Err(serde::de::Error::custom(format!("'{name}' is there twice")));
-            }
-        }
-        Ok(members)
-    }
 }
 
 struct Flag;
@@ -227,7 +210,7 @@ mod tests {
     }
 
     fn with_usage(text: &str) -> Bytes {
-        Asked { stream: true, ..asked(text) }.edited(Bytes::copy_from_slice(text.as_bytes()), true, None)
+        Asked { stream: true, ..asked(text) }.edited(&Bytes::copy_from_slice(text.as_bytes()), true, None).to_bytes()
     }
 
     #[test]
@@ -295,7 +278,9 @@ mod tests {
 
     #[test]
     fn a_limit_beyond_the_window_is_taken_out_and_all_other_bytes_stay() {
-        let edited = |text: &'static str| Asked { stream: true, ..asked(text) }.edited(Bytes::from_static(text.as_bytes()), true, Some(Tokens(8192)));
+        let edited = |text: &'static str| {
+            Asked { stream: true, ..asked(text) }.edited(&Bytes::from_static(text.as_bytes()), true, Some(Tokens(8192))).to_bytes()
+        };
         assert_eq!(
             edited(r#"{ "messages":[{"max_tokens":999999}], "max_tokens" : 128000,"stream_options":{},"max_completion_tokens":100,"model":"a"}"#),
             r#"{ "messages":[{"max_tokens":999999}], "max_tokens" : null,"stream_options":{"include_usage":true},"max_completion_tokens":100,"model":"a"}"#
@@ -311,7 +296,7 @@ mod tests {
             (r#"{"stream":false,"model":"a"}"#, r#"{"stream_options":{"include_usage":true},"stream":true,"model":"a"}"#),
             (r#"{"model":"a","stream" : null}"#, r#"{"stream_options":{"include_usage":true},"model":"a","stream" : true}"#),
         ] {
-            assert_eq!(asked(before).edited(Bytes::from_static(before.as_bytes()), true, None), after);
+            assert_eq!(asked(before).edited(&Bytes::from_static(before.as_bytes()), true, None).to_bytes(), after);
         }
     }
 

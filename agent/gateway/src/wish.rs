@@ -3,12 +3,14 @@
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use warden_domain::{Problem, clock, engine::EngineKind, ids::RequestId, replica::ServedModel};
+use warden_schedule::identity::{self, Scan};
 
 use crate::{
     dialects::{Dialect, Leftovers, Target, Whole, chat::unseen, messages::MessagesRequest, responses::ResponsesRequest},
     multipart,
     routes::{self, Call},
     scan,
+    spliced::Spliced,
     tap::{JsonTap, SseTap, Tap},
 };
 
@@ -68,14 +70,15 @@ impl<'a> Wish<'a> {
     }
 
     /// The body for the engines of a model; `body` is the client's.
-    pub(crate) fn for_engine(&self, call: &Call, body: &Bytes, served: &ServedModel) -> Result<Bytes, Problem> {
+    pub(crate) fn for_engine(&self, call: &Call, body: &Bytes, served: &ServedModel) -> Result<Spliced, Problem> {
         let target = Target { model: &served.served_name, engine: served.engine, images: served.images, window: served.context };
         let stream = self.engine_streams(call, served.engine);
         Ok(match self {
-            Self::Plain(_) if call.optional => body.clone(),
+            Self::Plain(_) if call.optional => body.clone().into(),
             Self::Plain(asked) => {
-                let edited = asked.edited(body.clone(), stream, served.context);
-                if served.images == Some(false) && call.path == routes::CHAT.path { unseen::without_images(edited)? } else { edited }
+                let edited = asked.edited(body, stream, served.context);
+                let blind = served.images == Some(false) && call.path == routes::CHAT.path;
+                if blind && unseen::may_show_images(body) { unseen::without_images(edited.to_bytes())?.into() } else { edited }
             }
             Self::Messages(request) => request.chat_as(&target, stream)?.into(),
             Self::Responses(request) => request.chat_as(&target, stream)?.into(),
@@ -85,6 +88,14 @@ impl<'a> Wish<'a> {
     /// Whether an engine of this kind is asked for a stream. Where the client is not, the answer is put together here.
     pub(crate) fn engine_streams(&self, call: &Call, engine: EngineKind) -> bool {
         call.streams && (self.streams() || goes_on_for_nobody(engine))
+    }
+
+    /// What tells its conversation, if it is a turn of one. To be asked once.
+    pub(crate) fn talk(self, body: &[u8]) -> Option<Scan> {
+        match self {
+            Self::Plain(asked) => asked.talk,
+            Self::Messages(_) | Self::Responses(_) => identity::scan(body),
+        }
     }
 
     /// What nobody reads of it.

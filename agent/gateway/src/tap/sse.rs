@@ -5,9 +5,10 @@
 //! events are never rewritten; events that arrive together go on together. An error of the engine ends the stream here: it is taken
 //! out, to be told as the last event, and nothing goes on behind it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::LazyLock};
 
 use bytes::{Bytes, BytesMut};
+use memchr::{memchr_iter, memmem::Finder};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
@@ -18,6 +19,9 @@ use crate::{dialects::refusal, faults, runaway::Runaway};
 
 /// Longest event that is held back and looked into. The usage chunk has some hundred bytes.
 const HELD: usize = 256 * 1024;
+
+/// Events without any of these are not looked into.
+static MARKS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| [&b"\"usage\""[..], b"\"error\"", b"[DONE]"].map(Finder::new));
 
 /// See the module.
 pub(crate) struct SseTap {
@@ -39,6 +43,17 @@ enum LineState {
     Empty,
     OnlyCr,
     Filled,
+}
+
+impl LineState {
+    /// With more bytes of the line.
+    const fn with(self, more: &[u8]) -> Self {
+        match (self, more) {
+            (state, []) => state,
+            (Self::Empty, b"\r") => Self::OnlyCr,
+            _ => Self::Filled,
+        }
+    }
 }
 
 /// What matters in a chunk's JSON.
@@ -70,20 +85,11 @@ impl SseTap {
     /// Takes one chunk; complete events go to `out`.
     pub(crate) fn feed(&mut self, chunk: &Bytes, out: &mut VecDeque<Bytes>) {
         // From where nothing was passed on yet, and from where nothing was looked at yet.
-        let (mut run, mut from) = (0, 0);
-        for (at, &byte) in chunk.iter().enumerate() {
-            let blank = match byte {
-                b'\n' => std::mem::replace(&mut self.line, LineState::Empty) != LineState::Filled,
-                b'\r' if self.line == LineState::Empty => {
-                    self.line = LineState::OnlyCr;
-                    false
-                }
-                _ => {
-                    self.line = LineState::Filled;
-                    false
-                }
-            };
-            if !blank {
+        let (mut run, mut from, mut begin) = (0, 0, 0);
+        for at in memchr_iter(b'\n', chunk) {
+            let line = std::mem::replace(&mut self.line, LineState::Empty).with(&chunk[begin..at]);
+            begin = at + 1;
+            if line == LineState::Filled {
                 continue;
             }
             let until = at + 1;
@@ -96,6 +102,7 @@ impl SseTap {
             }
             from = until;
         }
+        self.line = self.line.with(&chunk[begin..]);
         pass(chunk, run, from, out);
         let rest = chunk.slice(from..);
         if rest.is_empty() {
@@ -204,8 +211,7 @@ impl SseTap {
         if event.len() > HELD {
             return true;
         }
-        let says = |word| contains(event, word);
-        if !says(b"\"usage\"") && !says(b"\"error\"") && !says(b"[DONE]") && !event.starts_with(b"error") {
+        if !MARKS.iter().any(|mark| mark.find(event).is_some()) && !event.starts_with(b"error") {
             return true;
         }
         let data = data_of(event);
@@ -250,10 +256,6 @@ fn data_of(event: &[u8]) -> Vec<u8> {
         data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
     }
     data
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|w| w == needle)
 }
 
 #[cfg(test)]

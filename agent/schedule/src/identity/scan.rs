@@ -39,41 +39,49 @@ pub struct Member<'a> {
     pub value: Range<usize>,
 }
 
-/// Reads a body of any of the three dialects; `None` when it is no JSON object, or nested beyond reason.
+/// Reads a body of any of the three dialects; `None` when it is no JSON object, nested beyond reason, or no conversation.
 #[must_use]
 pub fn scan(body: &[u8]) -> Option<Scan> {
-    scan_members(body).map(|(scan, _)| scan)
+    scan_members(body)?.0
 }
 
-/// The same, and all members of the body in their order, so that nobody has to go over it once more for a few of them. Values are those
-/// of an object that is whole; whether each of them is faultless JSON inside is for whoever reads it.
+/// The same (`None` inside: no conversation), and all members of the body in their order, so that nobody has to go over it once more for a
+/// few of them. `None`: it is no JSON object, or nested beyond reason.
 #[must_use]
-pub fn scan_members(body: &[u8]) -> Option<(Scan, Vec<Member<'_>>)> {
-    let (mut reader, mut scan, mut members) = (Reader::new(body), Scan::default(), Vec::with_capacity(16));
+pub fn scan_members(body: &[u8]) -> Option<(Option<Scan>, Vec<Member<'_>>)> {
+    std::str::from_utf8(body).ok()?;
+    let (mut reader, mut scan, mut members) = (Reader::new(body), Some(Scan::default()), Vec::with_capacity(16));
     reader.object(|reader, name| {
         let name = name.canonical();
-        let kind = reader.kind()?;
+        reader.kind()?;
         let from = reader.at();
-        match &*name {
-            b"messages" | b"input" => message::read(&mut scan, reader)?,
-            b"system" | b"instructions" => {
-                let system = value::content(reader)?;
-                scan.system = hash::of(&(scan.system, system));
-            }
-            b"tools" => {
-                let before = reader.at();
-                reader.skip()?;
-                let inside = &body[before + 1..reader.at()];
-                scan.tools |= kind == Kind::Array && inside.trim_ascii_start().first() != Some(&b']');
-            }
-            b"prompt_cache_key" => scan.cache_key = text_or_none(reader)?,
-            b"metadata" => scan.user_id = user_id(reader)?,
-            _ => reader.skip()?,
-        }
+        let talk = scan.take();
+        scan = reader.read_or_skip(|reader| member(talk?, &name, reader))?;
         members.push(Member { name, value: from..reader.at() });
         Some(())
     })?;
     reader.is_at_end().then_some((scan, members))
+}
+
+/// Reads one member into a scan; `None`: its value is not what a conversation has there.
+fn member(mut scan: Scan, name: &[u8], reader: &mut Reader<'_>) -> Option<Scan> {
+    match name {
+        b"messages" | b"input" => message::read(&mut scan, reader)?,
+        b"system" | b"instructions" => {
+            let system = value::content(reader)?;
+            scan.system = hash::of(&(scan.system, system));
+        }
+        b"tools" if reader.kind()? == Kind::Array => {
+            reader.array(|reader| {
+                scan.tools = true;
+                reader.skip()
+            })?;
+        }
+        b"prompt_cache_key" => scan.cache_key = text_or_none(reader)?,
+        b"metadata" => scan.user_id = user_id(reader)?,
+        _ => reader.skip()?,
+    }
+    Some(scan)
 }
 
 /// A string; a value of another kind is none.
@@ -107,11 +115,24 @@ mod tests {
         let body = br#" { "model" : "a", "messages":[{"role":"user","content":"x"}] ,"strea\u006d":true,"n":1.5 } "#;
         let (scan, members) = scan_members(body).unwrap();
         let seen: Vec<(&[u8], &[u8])> = members.iter().map(|m| (&*m.name, &body[m.value.clone()])).collect();
-        assert_eq!(scan.messages, 1);
+        assert_eq!(scan.unwrap().messages, 1);
         assert_eq!(seen[0], (&b"model"[..], &br#""a""#[..]));
         assert_eq!(seen[1].1, br#"[{"role":"user","content":"x"}]"#);
         assert_eq!(seen[2..], [(&b"stream"[..], &b"true"[..]), (&b"n"[..], &b"1.5"[..])]);
-        assert!(scan_members(br#"{"a":1} x"#).is_none());
+        for bad in [&br#"{"a":1} x"#[..], br#"{"messages":[}"#, br#"{"a":"\xff"}"#, b"[1]", b"{\"a\":\"\xff\"}"] {
+            assert!(scan_members(bad).is_none(), "{}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn a_body_without_a_conversation_still_tells_its_members() {
+        for odd in [r#"{"messages":7,"model":"a"}"#, r#"{"messages":["x",[{"a":[1]}]],"model":"a"}"#, r#"{"system":[[0]],"messages":[],"model":"a"}"#]
+        {
+            let (scan, members) = scan_members(odd.as_bytes()).unwrap();
+            assert_eq!(scan, None, "{odd}");
+            let last = members.last().unwrap();
+            assert_eq!((&*last.name, &odd[last.value.clone()]), (&b"model"[..], r#""a""#));
+        }
     }
 
     #[test]
