@@ -6,7 +6,7 @@ use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request},
 };
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use warden_access::http::ProblemResponse;
 use warden_domain::{Problem, ProblemKind};
@@ -44,6 +44,10 @@ async fn read(body: Body, within: Duration) -> Result<Bytes, Problem> {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(ProblemKind::BadRequest, "The body is empty.").hint("Send a JSON object; GET /api/openapi.json lists its fields."));
+    }
+    // The reader would take a list for an object whose fields come in their order.
+    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
+        return Err(Problem::new(ProblemKind::Invalid, "The body does not fit this call: it is a list.").hint("Send one JSON object."));
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         Category::Data => Problem::new(ProblemKind::Invalid, format!("The body does not fit this call: {error}."))
@@ -85,6 +89,13 @@ mod tests {
         let problem = read(body, Duration::from_millis(20)).await.unwrap_err();
         assert_eq!(problem.kind, ProblemKind::BadRequest);
         assert!(problem.message.contains("did not arrive"), "{}", problem.message);
+    }
+
+    #[test]
+    fn a_list_is_not_taken_for_an_object() {
+        let problem = parse::<Sample>(b" [\"x\"]").unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::Invalid);
+        assert!(problem.message.contains("list"), "{}", problem.message);
     }
 
     #[test]
