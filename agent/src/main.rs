@@ -11,6 +11,7 @@ mod ending;
 mod listeners;
 mod local_updates;
 mod logging;
+mod memory;
 mod peers;
 mod place;
 mod plain_door;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         println!("{config:#?}");
         return ExitCode::SUCCESS;
     }
+    memory::give_back_large_pieces();
     logging::start(config.profile);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

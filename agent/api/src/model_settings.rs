@@ -153,6 +153,7 @@ pub async fn change(
         runaway: body.runaway_guard.as_deref().map(RunawayGuard::from_word).transpose()?,
     };
     let model = parts.registry.change(&id, change).await?;
+    parts.serving.caught_up().await;
     Ok(Json(settings(&parts, model)))
 }
 

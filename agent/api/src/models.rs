@@ -211,6 +211,7 @@ pub async fn register(
     };
     let new = NewModel { path: body.path.into(), served_name: body.served_model_name, context: body.context.map(Tokens), slots: body.slots, layout };
     let model = parts.registry.register(new).await?;
+    parts.serving.caught_up().await;
     Ok((StatusCode::CREATED, Json(document(&parts, model, None))))
 }
 
@@ -237,6 +238,7 @@ pub async fn show(State(parts): State<ApiParts>, _: SignedIn, Path(id): Path<Str
 pub async fn remove(State(parts): State<ApiParts>, SignedIn(principal): SignedIn, Path(id): Path<String>) -> Result<StatusCode, ProblemResponse> {
     roles::require(&principal, Change::Manage)?;
     parts.registry.remove(&ModelId::from_stored(id)).await?;
+    parts.serving.caught_up().await;
     Ok(StatusCode::NO_CONTENT)
 }
 

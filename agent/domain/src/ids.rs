@@ -1,8 +1,11 @@
 //! Identities. Every account, key, model, launch and request has one; none is a bare name or a time.
 //!
+//! They are handed on with every request, so a copy is one more owner of the same text.
 //! Ids are short prefixed random strings (`key_4f…`), safe in URLs, file names and logs. They say nothing and are not secrets.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 /// 20 random bytes as lower-case hex would be long; 12 bytes (96 bits) cannot collide in the life of a box.
 const ID_BYTES: usize = 12;
@@ -25,20 +28,20 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(String);
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// A fresh random id.
             #[must_use]
             pub fn random() -> Self {
-                Self(format!(concat!($prefix, "{}"), hex::encode(random_bytes::<ID_BYTES>())))
+                Self(format!(concat!($prefix, "{}"), hex::encode(random_bytes::<ID_BYTES>())).into())
             }
 
             /// Takes an id read back from the store or from a request as it stands; look-ups decide whether it exists.
             #[must_use]
-            pub fn from_stored(text: impl Into<String>) -> Self {
+            pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
@@ -46,6 +49,18 @@ macro_rules! id {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
             }
         }
 
@@ -109,14 +124,14 @@ impl RequestId {
     #[must_use]
     pub fn at(moment: jiff::Timestamp) -> Self {
         let ms = u64::try_from(moment.as_millisecond()).unwrap_or(0);
-        Self(format!("req_{:012x}{}", ms & 0xffff_ffff_ffff, hex::encode(random_bytes::<{ ID_BYTES - 6 }>())))
+        Self(format!("req_{:012x}{}", ms & 0xffff_ffff_ffff, hex::encode(random_bytes::<{ ID_BYTES - 6 }>())).into())
     }
 }
 
 /// The stable name of one replica of a model: `[a-z0-9-]{1,64}`. Part of unit names and paths, so it is validated when made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ReplicaId(String);
+pub struct ReplicaId(Arc<str>);
 
 impl ReplicaId {
     /// Accepts `[a-z0-9-]{1,64}`, refuses everything else with a sentence.
@@ -126,7 +141,7 @@ impl ReplicaId {
     pub fn new(text: impl Into<String>) -> Result<Self, BadReplicaId> {
         let text = text.into();
         let fine = !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if fine { Ok(Self(text)) } else { Err(BadReplicaId(text)) }
+        if fine { Ok(Self(text.into())) } else { Err(BadReplicaId(text)) }
     }
 
     /// The id as text.
@@ -150,7 +165,7 @@ impl TryFrom<String> for ReplicaId {
 
 impl From<ReplicaId> for String {
     fn from(id: ReplicaId) -> Self {
-        id.0
+        Self::from(&*id.0)
     }
 }
 

@@ -111,6 +111,10 @@ pub trait Serving: Send + Sync {
         Arc::default()
     }
 
+    /// Returns once what the registry says by now counts for requests; to be called by whoever changed it, before it answers. After a second
+    /// at most, for serving may be busy.
+    async fn caught_up(&self) {}
+
     /// Wants the model running; returns once that is recorded, not once it runs. `NotFound`, `BadModelFile`, `Conflict` (already
     /// running or loading, or another model has its cards), `Invalid` (cards that are not there), `EngineUnavailable` (no engine of its kind is installed), `DiskFull`.
     async fn load(&self, id: &ModelId) -> Result<(), Problem>;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -73,7 +74,7 @@ impl Errand {
     }
 
     /// Waits for a replica.
-    async fn place(&mut self) -> Result<Result<Replica, Problem>, Stop> {
+    async fn place(&mut self) -> Result<Result<Arc<Replica>, Problem>, Stop> {
         let Self { line, tap, flight, .. } = self;
         let Some(flight) = flight else { return Err(lost()) };
         let placed = line.while_waiting(tap, Head::stream, flight.place()).await?;

@@ -4,7 +4,7 @@
 //! Dropping it, for whatever reason (the client left, a task was cancelled, a panic), leaves the queue or frees the seat, and charges
 //! exactly one `Finished`.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use jiff::Timestamp;
 use warden_domain::{
@@ -57,7 +57,7 @@ impl Flight {
     }
 
     /// Waits for a replica, and takes its seat there.
-    pub(crate) async fn place(&mut self) -> Result<Replica, Problem> {
+    pub(crate) async fn place(&mut self) -> Result<Arc<Replica>, Problem> {
         let (replica, seat) = self.pass.placed().await?;
         self.seat = Some(seat);
         Ok(replica)

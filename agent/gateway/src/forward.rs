@@ -42,9 +42,10 @@ pub(crate) async fn call(
             note_leftovers(&wish, &request);
         }
         let model = wish.model().to_owned();
-        let served = gateway.parts.serving.table().models.get(&model).cloned();
+        let table = gateway.parts.serving.table();
+        let served = table.models.get(&model);
         // As soon as the model is known, so that nobody who waits holds two bodies.
-        let for_engine = served.as_ref().map(|served| wish.for_engine(call, &held.bytes, served)).transpose()?;
+        let for_engine = served.map(|served| wish.for_engine(call, &held.bytes, served)).transpose()?;
         let engine = served.map(|served| served.engine);
         let engine_streams = engine.map_or(wish.streams(), |engine| wish.engine_streams(call, engine));
         // Only calls that can be streamed are turns of a conversation.
@@ -64,7 +65,8 @@ pub(crate) async fn call(
     let (line, receiver) = line::open(gateway.limits.client_pause, tap.is_stream().then_some(gateway.limits.keep_alive));
     let errand =
         Errand { gateway: Arc::clone(gateway), request, caller, call, kind, line, tap, held: None, flight: None, complete: false, watch: None };
-    tokio::spawn(errand.run(Job { model, ask, held }));
+    // Large, and moved a dozen times on its way into a task: boxed it is moved once.
+    tokio::spawn(Box::pin(errand.run(Job { model, ask, held })));
     receiver.answer().await
 }
 

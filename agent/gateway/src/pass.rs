@@ -91,7 +91,7 @@ impl Pass {
 
     /// Waits for a replica and takes a seat on it, and makes sure that it is still offered then: a model that is being unloaded waits for
     /// seats, so a seat taken too late must be given back.
-    pub(crate) async fn placed(&mut self) -> Result<(Replica, Seat), Problem> {
+    pub(crate) async fn placed(&mut self) -> Result<(Arc<Replica>, Seat), Problem> {
         loop {
             let verdict = match self.verdict.take() {
                 Some(verdict) => verdict,

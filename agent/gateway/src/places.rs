@@ -31,7 +31,7 @@ use crate::{FlightTable, GatewayLimits, refusal};
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// Go there.
-    Go(Replica),
+    Go(Arc<Replica>),
     /// No.
     No(Refusal),
 }
@@ -63,7 +63,7 @@ pub(crate) struct Inner {
     pub(crate) since: Option<Timestamp>,
     seen: Option<Arc<ReplicaTable>>,
     figures: Option<Arc<BTreeMap<ReplicaId, Sampled>>>,
-    offered: HashMap<ReplicaId, Replica>,
+    offered: HashMap<ReplicaId, Arc<Replica>>,
 }
 
 impl Places {
@@ -201,14 +201,14 @@ impl Inner {
     fn compare(&mut self, id: &ModelId, table: &ReplicaTable, now: Moment) {
         let present: &[Replica] = table.models.values().find(|m| m.id == *id).map_or(&[], |m| &m.replicas);
         let before = std::mem::take(&mut self.offered);
-        self.offered = present.iter().map(|r| (r.id.clone(), r.clone())).collect();
+        self.offered = present.iter().map(|r| (r.id.clone(), Arc::new(r.clone()))).collect();
         // Those that came first, so that nobody is refused for want of a replica that is there.
-        for replica in present.iter().filter(|r| before.get(&r.id) != Some(r)) {
+        for replica in present.iter().filter(|r| before.get(&r.id).is_none_or(|known| **known != **r)) {
             let up = Event::ReplicaUp { replica: replica.id.clone(), launch: replica.launch.clone(), capacity: replica.capacity };
             self.tell(up, now);
         }
         for (id, replica) in before.into_iter().filter(|(id, _)| !present.iter().any(|r| r.id == *id)) {
-            self.tell(Event::Drain { replica: id, launch: replica.launch }, now);
+            self.tell(Event::Drain { replica: id, launch: replica.launch.clone() }, now);
         }
     }
 }

@@ -144,13 +144,13 @@ impl State {
         }
         let with_room = self.replicas.offered().filter(|r| r.has_room(&self.bounds)).filter(may);
         match self.policy {
-            Policy::Sticky => with_room.min_by_key(|r| self.burden(r, waiting.arrival.conversation.is_some(), now)).map(|r| r.run),
+            Policy::Sticky => with_room.min_by_key(|r| self.burden(r, waiting.arrival.conversation.is_some())).map(|r| r.run),
         }
     }
 
     /// What speaks against a replica: for a conversation its homes first, for anything else what it has to do now.
-    fn burden(&self, replica: &Replica, conversation: bool, now: Moment) -> (u64, u64) {
-        let (homes, load) = (self.homes.live(replica.run, now, self.bounds.live), u64::from(replica.load()));
+    fn burden(&self, replica: &Replica, conversation: bool) -> (u64, u64) {
+        let (homes, load) = (self.homes.live(replica.run), u64::from(replica.load()));
         if conversation { (homes, load) } else { (load, homes) }
     }
 }

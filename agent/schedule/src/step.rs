@@ -14,6 +14,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Takes one event in and says what is to be done. An event about a ticket or a launch that is over changes nothing.
 pub fn step(state: &mut State, event: Event, now: Moment) -> Vec<Action> {
     let mut actions = Vec::new();
+    state.homes.advance(now, state.bounds.live);
     match event {
         Event::Arrive(arrival) => {
             state.arrive(arrival, now, &mut actions);

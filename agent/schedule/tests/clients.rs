@@ -176,6 +176,18 @@ fn the_book_is_bounded_and_what_was_used_last_stays() {
 }
 
 #[test]
+fn the_same_first_words_said_thousands_of_times_fill_no_book_and_a_conversation_that_went_on_stays() {
+    let mut reader = Reader::new();
+    let kept = reader.whole(&qwen("hello", 1));
+    assert_eq!(reader.whole(&qwen("hello", 2)), kept);
+    for _ in 0..2000 {
+        reader.whole(&qwen("hello", 1));
+    }
+    assert!(reader.book.len() < 50, "{} conversations", reader.book.len());
+    assert_eq!(reader.whole(&qwen("hello", 3)), kept);
+}
+
+#[test]
 fn a_body_that_is_no_request_has_no_conversation_and_never_a_panic() {
     for body in ["", "[]", "{", "null", r#"{"messages":"#] {
         assert!(scan(body.as_bytes()).is_none(), "{body}");

@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Unload { id: ModelId, reply: oneshot::Sender<Result<(), Problem>> },
     Reload { model: Model, reply: oneshot::Sender<Result<Reload, Problem>> },
     Drain { model: Model, number: u16, reply: oneshot::Sender<Result<(), Problem>> },
+    Follow { reply: oneshot::Sender<Result<(), Problem>> },
     Shutdown { stop_engines: bool, done: oneshot::Sender<()> },
 }
 
@@ -116,6 +117,10 @@ impl Reconciler {
                     Some(Command::Unload { id, reply }) => answer = Some(Answer::Plain(reply, self.unload(&id).await)),
                     Some(Command::Reload { model, reply }) => answer = Some(Answer::Reload(reply, self.reload(model).await)),
                     Some(Command::Drain { model, number, reply }) => answer = Some(Answer::Plain(reply, self.drain(&model, number))),
+                    Some(Command::Follow { reply }) => {
+                        self.follow_the_registry().await;
+                        answer = Some(Answer::Plain(reply, Ok(())));
+                    }
                     Some(Command::Shutdown { stop_engines, done }) => {
                         if stop_engines {
                             self.stop_all().await;

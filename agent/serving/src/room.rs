@@ -43,6 +43,9 @@ const EVIDENCE_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
 /// A wish waits so long for the list of installed engines.
 const PACKS_LIMIT: std::time::Duration = std::time::Duration::from_secs(3);
 
+/// Longest wait until a change of the registry counts.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
 /// What the room works with.
 pub struct ServingParts {
     /// Keeps what is wanted.
@@ -180,6 +183,10 @@ impl Serving for ServingRoom {
 
     fn samples(&self) -> Arc<BTreeMap<ReplicaId, Sampled>> {
         self.boards.samples.load_full()
+    }
+
+    async fn caught_up(&self) {
+        let _it_follows_by_itself = timeout(CATCH_UP, self.ask(|reply| Command::Follow { reply })).await;
     }
 
     async fn load(&self, id: &ModelId) -> Result<(), Problem> {

@@ -77,7 +77,10 @@ pub(crate) async fn remove(State(web): State<Web>, headers: HeaderMap, guest: Gu
     let id = ModelId::from_stored(id);
     let outcome = if guest.is_admin() { web.registry.remove(&id).await } else { Err(role(&guest)) };
     match outcome {
-        Ok(()) => respond::go(&headers, "/ui/models"),
+        Ok(()) => {
+            web.serving.caught_up().await;
+            respond::go(&headers, "/ui/models")
+        }
         Err(problem) => again(&web, &guest, &headers, &id, remove_question, &problem).await,
     }
 }

@@ -142,7 +142,9 @@ pub(crate) async fn register(web: &Web, guest: &Guest, wanted: Wanted) -> Result
         return Err(refusal::role(guest));
     }
     let new = wanted.into_new(guest.look.lang.text())?;
-    Ok(web.registry.register(new).await?.id.to_string())
+    let model = web.registry.register(new).await?;
+    web.serving.caught_up().await;
+    Ok(model.id.to_string())
 }
 
 #[cfg(test)]

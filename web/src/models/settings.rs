@@ -159,7 +159,9 @@ pub(crate) async fn submit(State(web): State<Web>, headers: HeaderMap, guest: Gu
             engine.check_trust()?;
             tracing::warn!(model = %id, "code that lies beside a model may run");
         }
-        web.registry.change(&id, change).await
+        let model = web.registry.change(&id, change).await?;
+        web.serving.caught_up().await;
+        Ok(model)
     };
     match saved.await {
         Ok(model) => respond::go(&headers, &format!("/ui/models/{}", model.id)),

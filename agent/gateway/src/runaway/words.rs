@@ -1,6 +1,8 @@
 //! Takes the model's words out of the bytes of an event stream, without a tree and without copying: a few members of the chunks, found by
 //! name, as they stand in the JSON. Escapes stay escapes. Rubbish gives no words.
 
+use memchr::{memchr, memchr3};
+
 use super::Said;
 
 /// Longest name that matters.
@@ -54,7 +56,15 @@ impl Words {
                     }
                     from = until + 1;
                 }
-                State::Between | State::Named | State::Value(_) => {
+                // Nothing but a string matters here.
+                State::Between => match memchr(b'"', &chunk[from..]) {
+                    Some(at) => {
+                        self.state = self.between(b'"');
+                        from += at + 1;
+                    }
+                    None => return,
+                },
+                State::Named | State::Value(_) => {
                     self.state = self.between(chunk[from]);
                     from += 1;
                 }
@@ -64,13 +74,24 @@ impl Words {
 
     /// Where a string ends, or a line; nowhere in these bytes: `None`.
     fn string(&mut self, bytes: &[u8]) -> Option<usize> {
-        for (at, &byte) in bytes.iter().enumerate() {
-            match byte {
-                b'\n' => return Some(at),
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => return Some(at),
-                _ => {}
+        let mut from = 0;
+        if std::mem::take(&mut self.escaped) && !bytes.is_empty() {
+            if bytes[0] == b'\n' {
+                return Some(0);
+            }
+            from = 1;
+        }
+        while let Some(at) = memchr3(b'"', b'\n', b'\\', &bytes[from..]).map(|at| from + at) {
+            if bytes[at] != b'\\' {
+                return Some(at);
+            }
+            match bytes.get(at + 1) {
+                Some(b'\n') => return Some(at + 1),
+                Some(_) => from = at + 2,
+                None => {
+                    self.escaped = true;
+                    return None;
+                }
             }
         }
         None

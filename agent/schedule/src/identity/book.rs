@@ -12,6 +12,9 @@ use crate::event::{ConversationId, Moment};
 
 /// Ends of earlier turns that a conversation is still known by.
 const TIPS: usize = 6;
+/// Conversations that are known by one and the same last turn: the same first words, said again and again. Those beyond cannot be told
+/// apart anyway, and looking for one of them must not take longer the more there are.
+const ALIKE: usize = 32;
 /// Conversations without tools that wait to learn whether their session has a parent with tools.
 const TOOLLESS: usize = 4;
 
@@ -95,7 +98,7 @@ impl Book {
         if !asked.says_anything() || self.is_one_shot(asked) {
             return Met::default();
         }
-        let forgotten = self.note_session(asked, now);
+        let mut forgotten = self.note_session(asked, now);
         let found = self.find(asked);
         let tip = hash::of(&(asked.scope, asked.chain.last().copied().unwrap_or(0)));
         let (id, known) = match found {
@@ -103,6 +106,7 @@ impl Book {
             None => (self.open(asked, now), false),
         };
         let expected_cached = self.go_on(id, tip, asked, now).filter(|_| known);
+        forgotten.extend(self.thin_out(tip));
         Met { conversation: Some(id), known, expected_cached, forgotten }
     }
 
@@ -221,6 +225,22 @@ impl Book {
             self.unlink(old, id);
         }
         tokens
+    }
+
+    /// Where too many are known by one tip, the one that was silent longest is not known by it any more; if that was its last turn, it is
+    /// forgotten.
+    fn thin_out(&mut self, tip: u64) -> Option<ConversationId> {
+        let alike = self.tips.get(&tip).filter(|ids| ids.len() > ALIKE)?;
+        let idle = alike.iter().filter_map(|id| self.talks.get(id).filter(|talk| talk.busy == 0).map(|talk| (talk.used, *id)));
+        let (_, id) = idle.min()?;
+        let talk = self.talks.get_mut(&id)?;
+        if talk.tips.last() == Some(&tip) {
+            self.drop_talk(id);
+            return Some(id);
+        }
+        talk.tips.retain(|other| *other != tip);
+        self.unlink(tip, id);
+        None
     }
 
     fn unlink(&mut self, tip: u64, id: ConversationId) {

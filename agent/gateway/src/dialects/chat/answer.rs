@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 use warden_domain::{Problem, ProblemKind};
 
 use super::{
-    calls::{CallPiece, Calls, MadeCall},
+    calls::{Calls, MadeCall},
+    said::{Said, Text},
     usage::Counts,
 };
 use crate::dialects::refusal;
@@ -59,20 +60,6 @@ struct Choice<'a> {
     stop_reason: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Said<'a> {
-    #[serde(borrow, default)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning_content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    refusal: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    tool_calls: Option<Vec<CallPiece<'a>>>,
-}
-
 impl Answer {
     /// Reads an engine's answer. `seed` makes the ids that the engine left out.
     ///
@@ -92,8 +79,8 @@ impl Answer {
         let mut calls = Calls::default();
         said.tool_calls.into_iter().flatten().for_each(|piece| calls.add(piece));
         let finish = Finish::read(choice.finish_reason.as_deref(), choice.stop_reason).ok_or_else(unusable)?;
-        let thinking = said.reasoning_content.or(said.reasoning).unwrap_or_default().into_owned();
-        let text = said.content.filter(|text| !text.is_empty()).or(said.refusal).unwrap_or_default().into_owned();
+        let thinking = said.reasoning_content.or(said.reasoning).map(Text::into_owned).unwrap_or_default();
+        let text = said.content.filter(|text| !text.is_empty()).or(said.refusal).map(Text::into_owned).unwrap_or_default();
         Ok(Self { thinking, text, calls: calls.finish(seed), finish, counts }.settled())
     }
 

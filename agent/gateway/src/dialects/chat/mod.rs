@@ -4,6 +4,7 @@ pub(in crate::dialects) mod answer;
 pub(in crate::dialects) mod calls;
 pub mod pieces;
 pub(in crate::dialects) mod request;
+mod said;
 pub mod splice;
 pub(in crate::dialects) mod stream;
 pub(in crate::dialects) mod turns;

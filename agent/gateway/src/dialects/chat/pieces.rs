@@ -12,11 +12,7 @@ use serde::{
 use serde_json::value::RawValue;
 use warden_domain::Problem;
 
-use super::{
-    answer::unusable,
-    calls::{CallPiece, Calls},
-    usage::Counts,
-};
+use super::{answer::unusable, calls::Calls, said, usage::Counts};
 use crate::{
     dialects::{
         json::{self, Object},
@@ -68,7 +64,7 @@ struct Choice {
 #[derive(Default)]
 struct Chunk<'a> {
     choices: Vec<ChoicePiece<'a>>,
-    object: Option<Cow<'a, str>>,
+    object: Option<said::Text<'a>>,
     error: Option<&'a RawValue>,
     others: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
@@ -78,27 +74,13 @@ struct ChoicePiece<'a> {
     #[serde(default)]
     index: u64,
     #[serde(borrow, default)]
-    delta: Option<Delta<'a>>,
+    delta: Option<said::Said<'a>>,
     #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
+    text: Option<said::Text<'a>>,
     #[serde(borrow, default)]
     logprobs: Option<&'a RawValue>,
     #[serde(borrow, default)]
     finish_reason: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Delta<'a> {
-    #[serde(borrow, default)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning_content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    refusal: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    tool_calls: Option<Vec<CallPiece<'a>>>,
 }
 
 #[derive(Deserialize)]

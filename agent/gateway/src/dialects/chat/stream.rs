@@ -12,7 +12,8 @@ use warden_domain::{Problem, ProblemKind};
 
 use super::{
     answer::{Answer, Finish, unusable},
-    calls::{CallPiece, Calls, MadeCall},
+    calls::{Calls, MadeCall},
+    said,
     usage::Counts,
 };
 use crate::dialects::{refusal, sse::Framer};
@@ -67,7 +68,7 @@ struct Chunk<'a> {
     error: Option<&'a RawValue>,
     /// `error` when the chunk is one as a whole.
     #[serde(borrow, default)]
-    object: Option<Cow<'a, str>>,
+    object: Option<said::Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -75,25 +76,11 @@ struct Choice<'a> {
     #[serde(default)]
     index: u64,
     #[serde(borrow, default)]
-    delta: Option<Delta<'a>>,
+    delta: Option<said::Said<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     stop_reason: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Delta<'a> {
-    #[serde(borrow, default)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning_content: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    reasoning: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    refusal: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    tool_calls: Option<Vec<CallPiece<'a>>>,
 }
 
 impl Reader {
