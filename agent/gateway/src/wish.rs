@@ -17,7 +17,7 @@ use crate::{
 /// A request that was read, and the body it was read of.
 pub(crate) enum Wish<'a> {
     /// Goes through as bytes.
-    Plain(scan::Asked),
+    Plain(Box<scan::Asked>),
     /// Anthropic's Messages.
     Messages(Box<MessagesRequest<'a>>),
     /// OpenAI's Responses.
@@ -28,8 +28,8 @@ impl<'a> Wish<'a> {
     /// Reads a body; `kind`: the content type of a form.
     pub(crate) fn read(call: &Call, kind: Option<&HeaderValue>, body: &'a [u8]) -> Result<Self, Problem> {
         Ok(match call.dialect {
-            Dialect::Chat if call.form => Self::Plain(multipart::read(kind, body)?.into()),
-            Dialect::Chat => Self::Plain(scan::read(body)?),
+            Dialect::Chat if call.form => Self::Plain(Box::new(multipart::read(kind, body)?.into())),
+            Dialect::Chat => Self::Plain(Box::new(scan::read(body)?)),
             Dialect::Messages => Self::Messages(Box::new(MessagesRequest::read(body)?)),
             Dialect::Responses => Self::Responses(Box::new(ResponsesRequest::read(body)?)),
         })
