@@ -121,7 +121,7 @@ fn events(stage: &mut Stage, task: &Task, result: &mut CaseResult, dialect: Dial
 fn cut_everywhere(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), String> {
     named::run(stage, task, result, &["-p", "warden-gateway", "--test", "dialects", "cut_at_each_byte"], 2)?;
     named::run(stage, task, result, &["-p", "warden-gateway", "--lib", "cut_at", "any_chunking"], 2)?;
-    let path = stage.places.root.join("agent/gateway/tests/fixtures/streams/vllm-parallel-tools.sse");
+    let path = stage.places.root.join("agent/gateway/tests/fixtures/streams/real-llama-two-tools.sse");
     let stream = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let desk = Desk::start(stage, task, None, Behind::Scripted, WINDOW, "")?;
     for dialect in Dialect::ALL {
