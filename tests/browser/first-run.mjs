@@ -279,8 +279,8 @@ try {
   });
 
   await step("every page holds in both themes, on a desk and on a phone", async () => {
-    // Home, models, chat, keys, network, storage, access, system.
-    const NAV = 9;
+    // Those of web/src/shell.rs.
+    const NAV = 10;
     const state = await context.storageState();
     const grounds = {};
     for (const colorScheme of ["light", "dark"]) {
@@ -288,7 +288,7 @@ try {
         const other = await browser.newContext({ viewport, colorScheme, locale: "en-US", storageState: state, hasTouch: size === "phone" });
         await watch(other);
         const sheet = await other.newPage();
-        for (const [name, where] of [["home", "/ui/"], ["models", "/ui/models"], ["model", modelUrl], ["add-model", "/ui/models/new"], ["chat", "/ui/chat"], ["keys", "/ui/keys"], ["network", "/ui/network"], ["storage", "/ui/storage"], ["system", "/ui/system"], ["access", "/ui/tls"], ["issues", "/ui/issues"], ["alerts", "/ui/alerts"]]) {
+        for (const [name, where] of [["home", "/ui/"], ["models", "/ui/models"], ["model", modelUrl], ["gpus", "/ui/gpus"], ["add-model", "/ui/models/new"], ["chat", "/ui/chat"], ["keys", "/ui/keys"], ["network", "/ui/network"], ["storage", "/ui/storage"], ["system", "/ui/system"], ["access", "/ui/tls"], ["issues", "/ui/issues"], ["alerts", "/ui/alerts"]]) {
           await sheet.goto(`${base}${where}`);
           await sheet.waitForTimeout(250);
           const over = await sheet.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
