@@ -111,8 +111,8 @@ pub trait Serving: Send + Sync {
         Arc::default()
     }
 
-    /// Returns once what the registry says by now counts for requests; to be called by whoever changed it, before it answers. After a second
-    /// at most, for serving may be busy.
+    /// Returns once what the registry says by now counts for requests; for whoever changed it for somebody who waits for the answer (a
+    /// download or an import has nobody waiting, and serving follows by itself). After a second at most, for serving may be busy.
     async fn caught_up(&self) {}
 
     /// Wants the model running; returns once that is recorded, not once it runs. `NotFound`, `BadModelFile`, `Conflict` (already

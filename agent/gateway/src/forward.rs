@@ -65,7 +65,7 @@ pub(crate) async fn call(
     let (line, receiver) = line::open(gateway.limits.client_pause, tap.is_stream().then_some(gateway.limits.keep_alive));
     let errand =
         Errand { gateway: Arc::clone(gateway), request, caller, call, kind, line, tap, held: None, flight: None, complete: false, watch: None };
-    // Large, and moved a dozen times on its way into a task: boxed it is moved once.
+    // Large, and moved many times on its way into a task; boxed, only its address is.
     tokio::spawn(Box::pin(errand.run(Job { model, ask, held })));
     receiver.answer().await
 }
