@@ -64,9 +64,7 @@ async fn a_restart_resumes_from_verified_parts_and_never_from_the_files_length()
     run.check().await;
     server.set(Fault::Slow);
     run.room.install(None).await.unwrap();
-    while run.view().await.progress.is_none_or(|progress| progress.done < 9 << 20) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    run.progress(9 << 20).await;
     // The agent is gone in the middle; what the disk has then is whole parts, a torn one and rubbish of the file system.
     drop(run);
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -101,13 +99,14 @@ async fn if_range_names_the_version_of_the_file_that_was_begun() {
 async fn a_server_without_ranges_costs_bytes_and_no_update() {
     let (_publisher, server, bench, run) = following("noranges").await;
     run.check().await;
-    server.set(Fault::CutAfter(1_000_000));
+    server.set(Fault::CutAfter(2_000_000));
+    server.asked();
     let task = run.room.install(None).await.unwrap();
-    while run.view().await.progress.is_none_or(|progress| progress.done < 900_000) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    server.was_asked("/targets/").await;
     server.set(Fault::NoRanges);
     assert_eq!(run.ended(&task).await, None);
+    let ranges = server.ranges();
+    assert!(ranges.len() >= 2 && ranges.last().unwrap().is_some(), "what was begun is asked for from where it ended: {ranges:?}");
     assert_eq!(fs::read(bench.places().files.join("targets").join(sha256(&image("1.1.0")))).unwrap(), image("1.1.0"));
 }
 
@@ -140,9 +139,7 @@ async fn a_cancelled_transfer_ends_and_keeps_what_is_good_for_the_next_try() {
     run.check().await;
     server.set(Fault::Slow);
     let task = run.room.install(None).await.unwrap();
-    while run.view().await.progress.is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    run.progress(0).await;
     let begun = Instant::now();
     run.room.cancel().await.unwrap();
     assert!(run.ended(&task).await.unwrap().contains("cancelled"));

@@ -334,6 +334,15 @@ impl Run {
         self.room.view().await
     }
 
+    /// Waits until a transfer got so far.
+    pub async fn progress(&self, done: u64) {
+        let begun = Instant::now();
+        while self.view().await.progress.is_none_or(|progress| progress.done < done) {
+            assert!(begun.elapsed() < PATIENCE, "{done} bytes were not reached: {:?}", self.view().await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Waits until this is the newest line of the history.
     pub async fn happened(&self, outcome: &str) -> UpdateView {
         let begun = Instant::now();

@@ -75,6 +75,15 @@ impl Server {
         std::mem::take(&mut *self.shared.asked.lock().unwrap())
     }
 
+    /// Waits until something below this path was asked for.
+    pub async fn was_asked(&self, under: &str) {
+        let begun = std::time::Instant::now();
+        while !self.shared.asked.lock().unwrap().iter().any(|asked| asked.path.starts_with(under)) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{under} was not asked for");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     /// Ranges that were asked of targets.
     pub fn ranges(&self) -> Vec<Option<String>> {
         self.asked().into_iter().filter(|asked| asked.path.starts_with("/targets/")).map(|asked| asked.range).collect()
