@@ -1,6 +1,6 @@
 //! Connections: accept with a bound, TLS where it is spoken, time out slow handshakes and heads, end politely.
 //!
-//! In: sockets and a router. Out: served connections. Knows nothing of what is served.
+//! In: sockets and what answers requests. Out: served connections. Knows nothing of what is served.
 
 use std::{
     convert::Infallible,
@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, extract::ConnectInfo};
+use axum::{
+    extract::{ConnectInfo, Request},
+    response::Response,
+};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -27,11 +30,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use warden_access::http::{LocalAddress, OverTls};
+use warden_gateway::Impatient;
 
 use crate::{
     ending::{End, LAST_CALL, Newcomer},
     peers::Peers,
-    stall::Impatient,
 };
 
 /// Connections at the same time on one listener; more wait in the kernel's queue.
@@ -45,11 +48,11 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Accepts and serves until the end says so; returns once its connections ended or were cut. With `tls` every connection must first
 /// finish a handshake. A client that reads nothing for `unread` is cut off.
-pub async fn serve_tcp(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, end: End, unread: Duration) {
-    serve_shared(listener, router, tls, end, Peers::new(MAX_OF_ONE), unread).await;
+pub async fn serve_tcp(listener: TcpListener, service: impl Answers, tls: Option<TlsAcceptor>, end: End, unread: Duration) {
+    serve_shared(listener, service, tls, end, Peers::new(MAX_OF_ONE), unread).await;
 }
 
-async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>, mut end: End, peers: Peers, unread: Duration) {
+async fn serve_shared(listener: TcpListener, service: impl Answers, tls: Option<TlsAcceptor>, mut end: End, peers: Peers, unread: Duration) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
@@ -68,7 +71,7 @@ async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcce
                 let _ = stream.set_nodelay(true);
                 let facts = Facts { peer: Some(peer), local: stream.local_addr().ok(), tls: tls.is_some() };
                 let stream = Impatient::new(stream, unread);
-                let service = Service { router: router.clone(), facts };
+                let service = With { service: service.clone(), facts };
                 let (newcomer, mut end) = (end.newcomer(), end.clone());
                 match tls.clone() {
                     None => drop(connections.spawn(serve_connection(stream, service, newcomer, permit, end, HEADER_TIMEOUT))),
@@ -99,7 +102,7 @@ async fn serve_shared(listener: TcpListener, router: Router, tls: Option<TlsAcce
 }
 
 /// The same over a Unix socket, for the local screen.
-pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
+pub async fn serve_unix(listener: UnixListener, service: impl Answers, mut end: End) {
     let permits = Arc::new(Semaphore::new(16));
     let connections = TaskTracker::new();
     loop {
@@ -110,7 +113,7 @@ pub async fn serve_unix(listener: UnixListener, router: Router, mut end: End) {
         };
         match accepted {
             Ok((stream, _)) => {
-                let service = Service { router: router.clone(), facts: Facts::default() };
+                let service = With { service: service.clone(), facts: Facts::default() };
                 drop(connections.spawn(serve_connection(stream, service, end.newcomer(), permit, end.clone(), HEADER_TIMEOUT)));
             }
             Err(error) => {
@@ -147,31 +150,36 @@ impl Facts {
     }
 }
 
+/// What answers requests.
+pub trait Answers: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static {}
+
+impl<A: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static> Answers for A {}
+
 /// What a connection is served with.
-struct Service {
-    router: Router,
+struct With<A> {
+    service: A,
     facts: Facts,
 }
 
-async fn serve_connection<S, P>(stream: S, with: Service, newcomer: Newcomer, permit: P, mut end: End, patience: Duration)
+async fn serve_connection<S, A, P>(stream: S, with: With<A>, newcomer: Newcomer, permit: P, mut end: End, patience: Duration)
 where
     P: Send + 'static,
+    A: Answers,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(AtomicBool::new(false));
     let (heard, newcomer) = (Arc::clone(&asked), Mutex::new(Some(newcomer)));
-    let Service { router, facts } = with;
-    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+    let With { service, facts } = with;
+    let served = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         facts.tell(&mut request);
         heard.store(true, Ordering::Relaxed);
         drop(newcomer.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let router = router.clone();
-        async move { Ok::<_, Infallible>(router.oneshot(request.map(axum::body::Body::new)).await.unwrap_or_else(|never| match never {})) }
+        service.clone().oneshot(request.map(axum::body::Body::new))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(patience);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).keep_alive_interval(Some(Duration::from_secs(60)));
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let connection = builder.serve_connection(TokioIo::new(stream), served).into_owned();
     let (mut connection, mut ending, mut cut) = (std::pin::pin!(connection), false, end.clone());
     loop {
         tokio::select! {
@@ -218,6 +226,7 @@ async fn silence(asked: &AtomicBool, patience: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -231,7 +240,7 @@ mod tests {
         let (ender, end) = ending();
         let permits = Arc::new(Semaphore::new(1));
         let permit = permits.clone().try_acquire_owned().unwrap();
-        tokio::spawn(serve_connection(server, Service { router, facts: Facts::default() }, end.newcomer(), permit, end, patience));
+        tokio::spawn(serve_connection(server, With { service: router, facts: Facts::default() }, end.newcomer(), permit, end, patience));
         (client, ender, permits)
     }
 

@@ -1,9 +1,7 @@
-//! What answers requests: every room once, and the router that joins their routes.
+//! What answers requests: every room once, and the front door to their routes.
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::Router;
-use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
 use warden_access::{Access, http::HostRules};
 use warden_domain::{change::Changes, engine::Engines, front::Front, gpu::Gpus, machine::Machine};
 use warden_gateway::{FlightTable, Gateway};
@@ -13,7 +11,7 @@ use warden_serving::ServingRoom;
 use warden_tls::FrontRoom;
 use warden_updater::UpdateRoom;
 
-use crate::{by_name::ByName, config::Profile, disks::Disks, place::Place, status};
+use crate::{by_name::ByName, config::Profile, disks::Disks, front_door::FrontDoor, place::Place, status};
 
 /// The rooms behind the routes.
 pub(crate) struct Rooms {
@@ -55,7 +53,7 @@ pub(crate) struct Rooms {
 
 impl Rooms {
     /// All routes: inference, API, pages.
-    pub(crate) fn router(&self) -> Router {
+    pub(crate) fn front_door(&self) -> FrontDoor {
         let api = warden_api::router(warden_api::ApiParts {
             accounts: self.access.clone(),
             recovery: self.access.clone(),
@@ -118,7 +116,7 @@ impl Rooms {
             },
         });
         let console = warden_access::http::protect(api.merge(web), self.access.clone(), hosts(&self.front));
-        Router::new().merge(self.gateway.router()).merge(console).layer(CatchPanicLayer::custom(panicked)).layer(TraceLayer::new_for_http())
+        FrontDoor::new(self.gateway.clone(), console)
     }
 }
 
@@ -130,14 +128,4 @@ pub(crate) fn hosts(front: &Arc<FrontRoom>) -> HostRules {
         any_loopback: true,
         own_addresses: Arc::new(|ip: IpAddr| ip.is_loopback() || status::own_addresses().contains(&ip)),
     }
-}
-
-/// A panic is a defect of ours; the caller still gets a sentence and the process goes on.
-fn panicked(_: Box<dyn std::any::Any + Send>) -> axum::response::Response {
-    let body =
-        r#"{"detail":{"error_code":"internal","message":"The agent hit a fault of its own while answering; it goes on. The log has the details."}}"#;
-    let mut response = axum::response::Response::new(axum::body::Body::from(body));
-    *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    response
 }

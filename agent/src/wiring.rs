@@ -176,22 +176,26 @@ pub async fn run(config: Config) -> Result<(), Problem> {
         updates,
         version,
     };
-    let router = rooms.router();
+    let front_door = rooms.front_door();
     let ((ender, end), unread) = (ending::ending(), config.gateway.client_pause);
     let mut servers = JoinSet::new();
     for Socket { listener, spoken } in sockets {
-        let (router, tls) = match spoken {
-            Spoken::Plain => (router.clone(), None),
-            Spoken::Redirect => (redirect::router(rooms.front.clone(), hosts(&rooms.front)), None),
+        let (service, tls) = match spoken {
+            Spoken::Plain => (front_door.clone(), None),
+            Spoken::Redirect => {
+                let redirect = redirect::router(rooms.front.clone(), hosts(&rooms.front));
+                servers.spawn(listeners::serve_tcp(listener, redirect, None, end.clone(), unread));
+                continue;
+            }
             Spoken::Tls if tls.is_none() => return Err(Problem::internal("There is an encrypted port but no certificate for it.")),
-            Spoken::Tls => (router.clone(), tls.clone()),
+            Spoken::Tls => (front_door.clone(), tls.clone()),
         };
-        servers.spawn(listeners::serve_tcp(listener, router, tls, end.clone(), unread));
+        servers.spawn(listeners::serve_tcp(listener, service, tls, end.clone(), unread));
     }
     if let Some(door) = &door {
-        let (router, end) = (router.clone(), end.clone());
+        let end = end.clone();
         door.serve_with(Box::new(move |listener, stop| {
-            tokio::spawn(listeners::serve_tcp(listener, router.clone(), None, end.stopped_by(stop), unread))
+            tokio::spawn(listeners::serve_tcp(listener, front_door.clone(), None, end.stopped_by(stop), unread))
         }));
     }
     if let Some(door) = door.as_ref().filter(|_| !rooms.front.config().plain_http) {

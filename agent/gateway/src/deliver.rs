@@ -9,14 +9,13 @@ use std::{
 use axum::http::{StatusCode, header, response::Parts};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use warden_domain::{Problem, ProblemKind, model::RunawayGuard, replica::Replica, usage::Outcome};
 use warden_schedule::Return;
 
 use crate::{
     alarm::{Alarm, Rang},
     dialects::{Dialect, refusal},
-    engine::SendFailure,
+    engine::{AnswerBody, SendFailure},
     errand::{Errand, Stop, Watch},
     faults,
     flight::Flight,
@@ -105,7 +104,7 @@ impl Errand {
     }
 
     /// The engine answers with an error.
-    async fn refused(&mut self, head: Parts, rest: Incoming) -> Result<Outcome, Stop> {
+    async fn refused(&mut self, head: Parts, rest: AnswerBody) -> Result<Outcome, Stop> {
         let status = head.status.as_u16();
         // llama.cpp has the path for every model, and says 501 for one that was not started for it.
         let may_lack = self.call.optional || self.call.path == "/v1/embeddings";
@@ -134,7 +133,7 @@ impl Errand {
     }
 
     /// Carries the answer until the engine is done with it.
-    async fn carry(&mut self, replica: &Replica, head: &Parts, mut rest: Incoming) -> Result<Tried, Stop> {
+    async fn carry(&mut self, replica: &Replica, head: &Parts, mut rest: AnswerBody) -> Result<Tried, Stop> {
         let streamed =
             head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|v| v.trim_start().starts_with("text/event-stream"));
         let length = http_body::Body::size_hint(&rest).exact().filter(|_| !streamed);

@@ -1,4 +1,4 @@
-//! The task of one request: waits for a place, asks an engine (twice at most), and carries the answer to the client.
+//! The work of one request: waits for a place, asks an engine (twice at most), and carries the answer to the client.
 //!
 //! It owns everything the request holds, so that its end, however it comes, lets go of all of it. Three things end it early: the client
 //! is gone, the agent stops, a fault. A fault is a plain status as long as nothing was sent; afterwards it is the last event of a stream,
@@ -134,23 +134,13 @@ impl Errand {
     }
 
     async fn end(mut self, result: Result<Outcome, Stop>) {
-        let mut usage = self.tap.usage();
-        // A call that makes no answer tokens (embeddings): their number is known to be 0.
-        if !self.call.streams && usage.prompt.is_some() && usage.completion.is_none() {
-            usage.completion = Some(Tokens(0));
-        }
-        if let Some(flight) = &mut self.flight {
-            flight.used(usage);
-        }
         match result {
             Ok(outcome) => {
                 // Charged before the client sees the end: what it then reads about its usage is complete.
                 self.land(outcome);
                 self.line.end().await;
             }
-            // Clients hang up at the end mark; the engine had finished then.
-            Err(Stop::ClientGone) if self.complete || self.tap.reached_end() => self.land(Outcome::Completed),
-            Err(Stop::ClientGone) => self.land(Outcome::ClientGone),
+            Err(Stop::ClientGone) => {}
             Err(Stop::ShutDown) if self.line.is_committed() => {
                 let message = "The server is stopping; this answer is not complete.";
                 let problem = Problem::new(ProblemKind::ShuttingDown, message).hint("Try again in a moment.");
@@ -171,7 +161,7 @@ impl Errand {
         }
     }
 
-    async fn fail(mut self, problem: &Problem, outcome: Outcome) {
+    async fn fail(&mut self, problem: &Problem, outcome: Outcome) {
         if !self.line.is_committed() {
             if let Some(flight) = &mut self.flight {
                 flight.sent(errors::status(self.call.dialect, problem.kind));
@@ -188,6 +178,12 @@ impl Errand {
     /// Ends the flight, if there is one.
     fn land(&mut self, outcome: Outcome) {
         if let Some(mut flight) = self.flight.take() {
+            let mut usage = self.tap.usage();
+            // A call that makes no answer tokens (embeddings): their number is known to be 0.
+            if !self.call.streams && usage.prompt.is_some() && usage.completion.is_none() {
+                usage.completion = Some(Tokens(0));
+            }
+            flight.used(usage);
             if self.line.is_committed() {
                 flight.sent_if_unknown(200);
             }
@@ -214,5 +210,14 @@ impl Errand {
             flight.sent(head.status.as_u16());
         }
         Ok(self.line.commit(head).await?)
+    }
+}
+
+/// The client is gone, whether the errand was told so or goes with the client's connection.
+impl Drop for Errand {
+    fn drop(&mut self) {
+        // Clients hang up at the end mark; the engine had finished then.
+        let whole = self.complete || self.tap.reached_end();
+        self.land(if whole && !std::thread::panicking() { Outcome::Completed } else { Outcome::ClientGone });
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    http::{HeaderMap, header},
+    http::{HeaderMap, Version, header},
     response::Response,
 };
 use warden_domain::{
@@ -24,9 +24,26 @@ use crate::{
     wish::Wish,
 };
 
+/// How a client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// By a connection that carries this answer alone, and is given up when it does not get on.
+    OwnConnection,
+    /// Other answers go over the same connection, or somebody else reads.
+    Shared,
+}
+
+impl Client {
+    /// A client that asks over HTTP of this version.
+    pub(crate) fn over(version: Version) -> Self {
+        if version <= Version::HTTP_11 { Self::OwnConnection } else { Self::Shared }
+    }
+}
+
 /// Answers one call.
 pub(crate) async fn call(
     gateway: &Arc<Gateway>,
+    client: Client,
     request: RequestId,
     caller: Caller,
     call: &'static Call,
@@ -65,9 +82,15 @@ pub(crate) async fn call(
     let (line, receiver) = line::open(gateway.limits.client_pause, tap.is_stream().then_some(gateway.limits.keep_alive));
     let errand =
         Errand { gateway: Arc::clone(gateway), request, caller, call, kind, line, tap, held: None, flight: None, complete: false, watch: None };
-    // Large, and moved many times on its way into a task; boxed, only its address is.
-    tokio::spawn(Box::pin(errand.run(Job { model, ask, held })));
-    receiver.answer().await
+    let work = errand.run(Job { model, ask, held });
+    match client {
+        Client::OwnConnection => receiver.doing(work).answer().await,
+        Client::Shared => {
+            // Large, and moved many times on its way into a task; boxed, only its address is.
+            tokio::spawn(Box::pin(work));
+            receiver.answer().await
+        }
+    }
 }
 
 /// Fields that are neither used nor left out on purpose are named, never their values.

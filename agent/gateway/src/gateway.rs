@@ -9,12 +9,10 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::Body,
-    extract::{Request, State},
+    extract::Request,
     http::{HeaderMap, HeaderValue, header},
     response::Response,
-    routing::any,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -93,23 +91,19 @@ impl Gateway {
         Arc::new(Self { counts, parts, limits, bodies, engines, places, stop: CancellationToken::new(), closing: AtomicBool::new(false) })
     }
 
-    /// Everything under `/v1`, and the two calls that engines have outside of it. Callers show a key; there is no session, no cookie and no cross-origin access.
-    pub fn router(self: &Arc<Self>) -> Router {
-        let serve = any(|State(gateway): State<Arc<Self>>, request: Request| async move { gateway.serve(request).await });
-        Router::new()
-            .route("/v1", serve.clone())
-            .route("/v1/", serve.clone())
-            .route("/v1/{*rest}", serve.clone())
-            .route(routes::TOKENIZE, serve.clone())
-            .route(routes::DETOKENIZE, serve)
-            .with_state(Arc::clone(self))
+    /// Whether a path is answered here: everything under `/v1`, and the two calls that engines have outside of it.
+    #[must_use]
+    pub fn takes(path: &str) -> bool {
+        path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            || path == routes::TOKENIZE
+            || path == routes::DETOKENIZE
     }
 
     /// A chat completion for somebody who is known already: the console's own chat. Body and answer are those of
     /// `POST /v1/chat/completions`, errors included.
     pub async fn chat_as(self: &Arc<Self>, caller: Caller, body: Body) -> Response {
         let request = RequestId::at(clock::now());
-        let answer = forward::call(self, request.clone(), caller, routes::CHAT, &HeaderMap::new(), body).await;
+        let answer = forward::call(self, forward::Client::Shared, request.clone(), caller, routes::CHAT, &HeaderMap::new(), body).await;
         stamped(answer.unwrap_or_else(|problem| errors::answer(Dialect::Chat, &problem, &request)), &request)
     }
 
@@ -136,7 +130,9 @@ impl Gateway {
         true
     }
 
-    async fn serve(self: Arc<Self>, request: Request) -> Response {
+    /// Answers a request to one of these paths. Callers show a key; there is no session, no cookie and no cross-origin access. A client over
+    /// HTTP/1 that does not read is for its connection to give up: its stream must be an `Impatient` one.
+    pub async fn serve(self: Arc<Self>, request: Request) -> Response {
         let id = RequestId::at(clock::now());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let dialect = routes::dialect(&path, request.headers().contains_key(ANTHROPIC_VERSION));
@@ -169,7 +165,7 @@ impl Gateway {
         match route {
             Route::Models => listing::page(&self.parts.serving.table(), parts.uri.query()),
             Route::Model(name) => listing::one(&self.parts.serving.table(), name),
-            Route::Engine(call) => forward::call(self, id, caller, call, &parts.headers, body).await,
+            Route::Engine(call) => forward::call(self, forward::Client::over(parts.version), id, caller, call, &parts.headers, body).await,
             Route::Count => count::call(self, &id, &parts.headers, body).await,
         }
     }

@@ -34,9 +34,11 @@ mod routing;
 mod runaway;
 mod scan;
 mod spliced;
+mod stall;
 mod tap;
 mod wish;
 
 pub use flights::FlightTable;
 pub use gateway::{Gateway, GatewayParts};
 pub use limits::GatewayLimits;
+pub use stall::Impatient;

@@ -1,11 +1,16 @@
 //! The line to one client: the head of its answer, the pieces of it, and the words that keep it alive while nothing else is to be said.
 //!
-//! A short channel between the task that makes the answer and the body that the server reads. So the task learns the moment the client
-//! is gone, a client that stops reading is noticed, and an answer that ends badly never looks complete: the body ends cleanly only
-//! after the task said so. An answer is committed with its head; until then any fault is a plain status.
+//! A short channel between the work that makes the answer and the body that the server reads. An answer that ends badly never looks
+//! complete: the body ends cleanly only after the work said so. An answer is committed with its head; until then any fault is a plain
+//! status.
+//!
+//! The work is either part of the body, so that whoever reads the body does it and a piece on its way wakes nobody else, or a task of its
+//! own. Part of the body it ends with it; the connection must then give up a client that stops reading, because nobody does the work
+//! meanwhile. A task of its own is told that the client is gone, and gives it up itself.
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     io,
     pin::{Pin, pin},
     task::{Context, Poll, ready},
@@ -31,7 +36,8 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// What is sent along the line.
 enum Piece {
-    Head(Head),
+    /// Boxed, so that a place in the channel is small.
+    Head(Box<Head>),
     Data(Bytes),
     End,
     /// Instead of everything: there is no answer.
@@ -85,13 +91,19 @@ pub(crate) struct Line {
 }
 
 /// The other end, until it is the body of an answer.
-pub(crate) struct Receiver(mpsc::Receiver<Piece>);
+pub(crate) struct Receiver {
+    pieces: mpsc::Receiver<Piece>,
+    work: Option<Work>,
+}
+
+/// What makes the answer, where no task of its own does.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A line. `keep_alive`: how long a stream may be silent; `None`: it may for ever.
 pub(crate) fn open(client_pause: Duration, keep_alive: Option<Duration>) -> (Line, Receiver) {
     let (pieces, receiver) = mpsc::channel(AHEAD);
     let alive = keep_alive.map(Alarm::new);
-    (Line { pieces, client_pause, committed: false, alive }, Receiver(receiver))
+    (Line { pieces, client_pause, committed: false, alive }, Receiver { pieces: receiver, work: None })
 }
 
 impl Line {
@@ -109,7 +121,7 @@ impl Line {
     /// Sends the head.
     pub(crate) async fn commit(&mut self, head: Head) -> Result<(), Gone> {
         self.committed = true;
-        self.send(Piece::Head(head)).await
+        self.send(Piece::Head(Box::new(head))).await
     }
 
     /// Sends pieces.
@@ -124,17 +136,17 @@ impl Line {
     }
 
     /// The answer is complete.
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn end(&mut self) {
         let _gone = self.send(Piece::End).await;
     }
 
     /// There is no answer. Only before the head.
-    pub(crate) async fn refuse(mut self, problem: Problem) {
+    pub(crate) async fn refuse(&mut self, problem: Problem) {
         let _gone = self.send(Piece::Refused(Box::new(problem))).await;
     }
 
-    /// Says the last words and cuts the line behind them.
-    pub(crate) async fn cut(mut self, mut last: VecDeque<Bytes>) {
+    /// Says the last words, behind which the line is to be dropped: that cuts it.
+    pub(crate) async fn cut(&mut self, mut last: VecDeque<Bytes>) {
         if self.give(&mut last).await.is_ok() && !self.pieces.is_closed() {
             tokio::time::sleep(LAST_WORDS).await;
         }
@@ -178,11 +190,16 @@ impl Line {
 }
 
 impl Receiver {
+    /// Whoever reads does this work, until it ends or nobody reads any more.
+    pub(crate) fn doing(self, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { work: Some(Box::pin(work)), ..self }
+    }
+
     /// Waits for the head, and makes the answer of it.
     pub(crate) async fn answer(mut self) -> Result<Response, Problem> {
-        match self.0.recv().await {
+        match poll_fn(|cx| self.poll_piece(cx)).await {
             Some(Piece::Head(head)) => {
-                let mut response = Response::new(Body::new(LineBody { pieces: self.0, length: head.length, ended: false }));
+                let mut response = Response::new(Body::new(LineBody { line: self, length: head.length, ended: false }));
                 *response.status_mut() = head.status;
                 *response.headers_mut() = head.headers;
                 Ok(response)
@@ -191,11 +208,20 @@ impl Receiver {
             Some(Piece::Data(_) | Piece::End) | None => Err(Problem::internal("The request was lost on its way.").hint("Try again.")),
         }
     }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        let piece = self.pieces.poll_recv(cx);
+        let Some(work) = self.work.as_mut().filter(|_| piece.is_pending()) else { return piece };
+        if work.as_mut().poll(cx).is_ready() {
+            self.work = None;
+        }
+        self.pieces.poll_recv(cx)
+    }
 }
 
 /// The body of an answer.
 struct LineBody {
-    pieces: mpsc::Receiver<Piece>,
+    line: Receiver,
     length: Option<u64>,
     ended: bool,
 }
@@ -208,7 +234,7 @@ impl http_body::Body for LineBody {
         if self.ended {
             return Poll::Ready(None);
         }
-        match ready!(self.pieces.poll_recv(cx)) {
+        match ready!(self.line.poll_piece(cx)) {
             Some(Piece::Data(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
             Some(Piece::End) => {
                 self.ended = true;

@@ -271,7 +271,7 @@ async fn a_key_of_higher_priority_overtakes_in_the_queue_and_equals_keep_their_o
     let (bench, engine) = one_slot(
         GatewayLimits::default(),
         vec![
-            Act::Slowly(vec![String::new(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned()], Duration::from_millis(250)),
+            Act::Slowly(vec![String::new(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned()], Duration::from_millis(1500)),
             json("200 OK", "{}"),
         ],
     );

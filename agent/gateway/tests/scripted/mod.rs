@@ -15,6 +15,7 @@ use axum::{
     body::Body,
     http::{Request, Response},
 };
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UnixListener, UnixStream},
@@ -30,7 +31,7 @@ use warden_domain::{
     units::Tokens,
     usage::{Finished, Ledger, LedgerEntry},
 };
-use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts};
+use warden_gateway::{FlightTable, Gateway, GatewayLimits, GatewayParts, Impatient};
 
 /// What the engine does with a request.
 #[derive(Clone)]
@@ -304,6 +305,7 @@ pub struct Bench {
     pub serving: Arc<FakeServing>,
     pub flights: Arc<FlightTable>,
     pub ledger: FakeLedger,
+    patience: Duration,
 }
 
 impl Bench {
@@ -316,7 +318,8 @@ impl Bench {
         let (serving, flights, ledger) = (Arc::new(FakeServing::default()), FlightTable::new(), FakeLedger::default());
         let parts =
             GatewayParts { keys: Arc::new(FakeKeys), serving: serving.clone(), demand, ledger: Arc::new(ledger.clone()), flights: flights.clone() };
-        Self { dir: tempfile::tempdir().unwrap(), gateway: Gateway::new(parts, limits), serving, flights, ledger }
+        let patience = limits.client_pause;
+        Self { dir: tempfile::tempdir().unwrap(), gateway: Gateway::new(parts, limits), serving, flights, ledger, patience }
     }
 
     /// A bench with one engine that is offered as `tiny`.
@@ -332,7 +335,8 @@ impl Bench {
     }
 
     pub fn router(&self) -> Router {
-        self.gateway.router()
+        let gateway = self.gateway.clone();
+        Router::new().fallback(move |request: axum::extract::Request| gateway.clone().serve(request))
     }
 
     pub async fn ask(&self, request: Request<Body>) -> Response<Body> {
@@ -357,8 +361,15 @@ impl Bench {
     pub async fn listen(&self) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = self.router();
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let (router, patience) = (self.router(), self.patience);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let router = router.clone();
+                let service = hyper::service::service_fn(move |request| router.clone().oneshot(request));
+                let stream = TokioIo::new(Impatient::new(stream, patience));
+                tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
+            }
+        });
         address
     }
 }

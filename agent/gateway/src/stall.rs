@@ -1,8 +1,7 @@
 //! A connection whose client does not read: writing fails after a while without progress, so that neither it nor what is waiting to be
 //! written stays for ever.
 //!
-//! Answers are given up by the gateway in the same time, and their engines let go; this is for what hyper itself holds: a page, an answer
-//! that fits into its buffers, the last bytes of one that was given up.
+//! Over HTTP/1 this is also what lets an engine go whose client stopped reading its answer: the answer is made by whoever writes it.
 
 use std::{
     io,
