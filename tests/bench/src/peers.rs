@@ -195,6 +195,7 @@ impl Peer {
             model: model.to_owned(),
             key: None,
             pid: Some(server.pid()),
+            with_children: true,
         };
         server.answers(&target)?;
         Ok((server, target))

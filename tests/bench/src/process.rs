@@ -2,15 +2,16 @@
 
 use std::{collections::HashMap, fs};
 
-/// Processor time in microseconds of a process with all its threads, ended ones included, and of its living descendants.
+/// Processor time in microseconds of a process with all its threads, ended ones included; with its living descendants where they work for
+/// it.
 ///
 /// # Errors
 /// A sentence when the process is gone.
-pub fn cpu_us(pid: u32) -> Result<u64, String> {
+pub fn cpu_us(pid: u32, with_children: bool) -> Result<u64, String> {
     let tick = ticks_per_second();
     let own = ticks(pid).ok_or_else(|| format!("the process {pid} is gone"))?;
-    let all: u64 = own + descendants(pid).into_iter().filter_map(ticks).sum::<u64>();
-    Ok(all * 1_000_000 / tick)
+    let children: u64 = if with_children { descendants(pid).into_iter().filter_map(ticks).sum() } else { 0 };
+    Ok((own + children) * 1_000_000 / tick)
 }
 
 /// Memory in bytes that is in RAM: of the process alone, or with all its descendants.
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn time_of_threads_and_children_counts() {
-        let before = cpu_us(std::process::id()).unwrap();
+        let before = cpu_us(std::process::id(), true).unwrap();
         let spin = || {
             let begin = std::time::Instant::now();
             while begin.elapsed().as_millis() < 120 {
@@ -140,7 +141,7 @@ mod tests {
             }
         };
         std::thread::spawn(spin).join().unwrap();
-        assert!(cpu_us(std::process::id()).unwrap() - before >= 30_000);
+        assert!(cpu_us(std::process::id(), true).unwrap() - before >= 30_000);
         let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         assert!(descendants(std::process::id()).contains(&child.id()));
         child.kill().unwrap();

@@ -11,6 +11,8 @@ use crate::{
 
 /// Name of our arm.
 pub const OURS: &str = "ours";
+/// Ours, before an engine that is asked for a stream whatever the client wants, because it works on for nobody otherwise.
+pub const COLLECTED: &str = "ours-collected";
 /// Name of the arm that has only the engine.
 pub const DIRECT: &str = "direct";
 /// Name of the bare proxy.

@@ -1,6 +1,7 @@
 //! An engine that does nothing but answer, as fast as it can, over a Unix socket or a loopback port.
 //!
-//! In: llama-server's command line, of which `--host`, `--port` and `--alias` count. What an answer looks like, the request itself says
+//! In: the command line of llama-server, of which `--host`, `--port` and `--alias` count, or that of vLLM, of which `--uds` and
+//! `--served-model-name` do. What an answer looks like, the request itself says
 //! through its `max_tokens` (see [`crate::bodies::Answer`]), because that is the one member every gateway lets through. It speaks chat and,
 //! for gateways that pass Messages on, Messages; it keeps the pages that gateways ask for before they send anything.
 
@@ -41,9 +42,9 @@ impl Place {
     fn read(arguments: &[String]) -> Self {
         let after = |name: &str| arguments.iter().position(|a| a == name).and_then(|at| arguments.get(at + 1)).cloned();
         Self {
-            host: after("--host").unwrap_or_else(|| "127.0.0.1".to_owned()),
+            host: after("--uds").or_else(|| after("--host")).unwrap_or_else(|| "127.0.0.1".to_owned()),
             port: after("--port").and_then(|port| port.parse().ok()).unwrap_or(0),
-            alias: after("--alias").unwrap_or_else(|| "bench".to_owned()),
+            alias: after("--served-model-name").or_else(|| after("--alias")).unwrap_or_else(|| "bench".to_owned()),
         }
     }
 }
@@ -145,7 +146,10 @@ fn page(path: &str, engine: &Engine) -> Response<Body> {
             format!(
                 "# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing {open}\n\
                  # TYPE llamacpp:requests_deferred gauge\nllamacpp:requests_deferred 0\n\
-                 # TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total {asked}\n"
+                 # TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total {asked}\n\
+                 # TYPE vllm:num_requests_running gauge\nvllm:num_requests_running {open}\n\
+                 # TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 0\n\
+                 # TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{{block_size=\"16\",num_gpu_blocks=\"100000000\"}} 1\n"
             ),
         ),
         "/v1/models" => (

@@ -41,11 +41,12 @@ pub fn closed(target: &Target, dialect: Dialect, ask: Ask, count: usize) -> Resu
         start.wait();
         warmed.and_then(|()| (0..each).try_for_each(|_| turn()))
     };
+    let took = |pid| process::cpu_us(pid, target.with_children);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CONNECTIONS).map(|n| scope.spawn(move || one(n))).collect();
         warm.wait();
         std::thread::sleep(AFTERMATH);
-        let before = target.pid.map(process::cpu_us).transpose();
+        let before = target.pid.map(took).transpose();
         let begin = Instant::now();
         start.wait();
         for thread in threads {
@@ -53,7 +54,7 @@ pub fn closed(target: &Target, dialect: Dialect, ask: Ask, count: usize) -> Resu
         }
         let seconds = begin.elapsed().as_secs_f64();
         std::thread::sleep(AFTERMATH);
-        let after = target.pid.map(process::cpu_us).transpose()?;
+        let after = target.pid.map(took).transpose()?;
         #[allow(clippy::cast_precision_loss, reason = "times of seconds")]
         let (requests, used) = ((each * CONNECTIONS) as f64, before?.zip(after).map(|(before, after)| after.saturating_sub(before) as f64));
         Ok(Cost { cpu_us: used.map(|used| used / requests), rate: requests / seconds })

@@ -40,8 +40,10 @@ pub struct Target {
     pub model: String,
     /// Its key; without one no header is sent.
     pub key: Option<String>,
-    /// The process whose time counts, descendants included; `None` where nobody's does.
+    /// The process whose time counts; `None` where nobody's does.
     pub pid: Option<u32>,
+    /// Whether its children's time counts too: a gateway may share its work with them. Those of ours are engines.
+    pub with_children: bool,
 }
 
 impl Target {

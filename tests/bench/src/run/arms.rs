@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, process::Comma
 use crate::{
     load::Target,
     peers::{Peer, Server},
-    report::{BARE, DIRECT},
+    report::{BARE, COLLECTED, DIRECT},
 };
 
 /// One way to the engine.
@@ -26,11 +26,12 @@ pub struct Arms {
 }
 
 impl Arms {
-    /// Starts everything but ours. `only`: names of the arms wanted; empty: all.
+    /// Starts everything but ours. `collected`: a second model of ours, whose engine streams always. `only`: names of the arms wanted;
+    /// empty: all.
     ///
     /// # Errors
     /// A sentence when one does not come up.
-    pub fn start(ours: Target, peers: Option<&Path>, only: &[String]) -> Result<Self, String> {
+    pub fn start(ours: &Target, collected: Option<&str>, peers: Option<&Path>, only: &[String]) -> Result<Self, String> {
         let folder = Folder::new()?;
         let model = ours.model.clone();
         let wanted = |name: &str| only.is_empty() || only.iter().any(|o| o == name);
@@ -39,7 +40,14 @@ impl Arms {
         engine.args(["engine", "--host", "127.0.0.1", "--port", "0", "--alias", &model]);
         let engine = Server::start(engine, &folder.0.join("engine.log"))?;
         let address = engine.told_address()?;
-        let target = |name: &str, address: SocketAddr, pid| Target { name: name.to_owned(), address, model: model.clone(), key: None, pid };
+        let target = |name: &str, address: SocketAddr, pid| Target {
+            name: name.to_owned(),
+            address,
+            model: model.clone(),
+            key: None,
+            pid,
+            with_children: false,
+        };
 
         let mut all = vec![Arm { target: target(DIRECT, address, None), peer: None }];
         let (mut servers, mut versions) = (vec![engine], BTreeMap::new());
@@ -50,7 +58,10 @@ impl Arms {
             all.push(Arm { target: target(BARE, proxy.told_address()?, Some(proxy.pid())), peer: None });
             servers.push(proxy);
         }
-        all.push(Arm { target: ours, peer: None });
+        all.push(Arm { target: ours.clone(), peer: None });
+        if let Some(model) = collected.filter(|_| wanted(COLLECTED)) {
+            all.push(Arm { target: Target { name: COLLECTED.to_owned(), model: model.to_owned(), ..ours.clone() }, peer: None });
+        }
         for peer in Peer::ALL.into_iter().filter(|peer| wanted(peer.name())) {
             let programs = peers.ok_or("where the other gateways are installed was not said (--peers)")?;
             println!("bench: starting {}", peer.name());

@@ -27,7 +27,7 @@ impl Figure {
     /// Requests of a series on an arm; `None`: it is not measured there.
     pub fn count(&self, arm: &Arm) -> Option<usize> {
         // Without a process there is no processor time; one figure keeps the engine's own speed in the table.
-        if !arm.is_measured() && self.name != "chat_1k_us" {
+        if (!arm.is_measured() || arm.collects()) && self.name != "chat_1k_us" {
             return None;
         }
         // A Python gateway takes milliseconds for what others do in microseconds.

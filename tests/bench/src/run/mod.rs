@@ -14,7 +14,7 @@ use clap::Args;
 use crate::{
     load::{self, Dialect, Left, Target},
     process,
-    report::{self, DIRECT, Expectation, OURS, Report, Round, Series},
+    report::{self, COLLECTED, DIRECT, Expectation, OURS, Report, Round, Series},
     stats,
 };
 use arms::{Arm, Arms};
@@ -40,6 +40,9 @@ pub struct Wishes {
     /// The model it serves.
     #[arg(long, default_value = "bench")]
     model: String,
+    /// The model it serves with an engine of the kind that is asked for a stream whatever the client wants.
+    #[arg(long)]
+    collected_model: Option<String>,
     /// Where the other gateways are installed.
     #[arg(long)]
     peers: Option<PathBuf>,
@@ -75,7 +78,14 @@ impl Wishes {
 /// A sentence when an arm does not come up or answers wrongly.
 pub fn run(wishes: &Wishes) -> Result<(), String> {
     let key = fs::read_to_string(&wishes.key_file).map_err(|e| format!("{}: {e}", wishes.key_file.display()))?.trim().to_owned();
-    let ours = Target { name: OURS.to_owned(), address: wishes.agent, model: wishes.model.clone(), key: Some(key), pid: Some(wishes.agent_pid) };
+    let ours = Target {
+        name: OURS.to_owned(),
+        address: wishes.agent,
+        model: wishes.model.clone(),
+        key: Some(key),
+        pid: Some(wishes.agent_pid),
+        with_children: false,
+    };
     let (machine, machine_speed_ms) = process::machine();
     println!("bench: {machine}, {machine_speed_ms:.0} ms for a fixed sum, load {:.1}", process::load());
 
@@ -88,7 +98,7 @@ pub fn run(wishes: &Wishes) -> Result<(), String> {
         drop(streams);
     }
 
-    let arms = Arms::start(ours.clone(), wishes.peers.as_deref(), &wishes.arms)?;
+    let arms = Arms::start(&ours, wishes.collected_model.as_deref(), wishes.peers.as_deref(), &wishes.arms)?;
     let (mut series, mut rounds, mut busy) = (Series::new(), Vec::new(), Vec::new());
     for n in 1..=wishes.repetitions {
         let look = process::Busy::now();
@@ -148,7 +158,7 @@ fn round(wishes: &Wishes, arms: &Arms, series: &mut Series) -> Result<Round, Str
     }
     let mut latencies = Round::new();
     if wishes.wants("latency") {
-        for arm in arms.all.iter().filter(|arm| arm.keeps_up()) {
+        for arm in arms.all.iter().filter(|arm| arm.keeps_up() && !arm.collects()) {
             let latency = load::open(&arm.target, figures::SMALL, 1000, Duration::from_secs(5)).map_err(|why| format!("latency: {why}"))?;
             latencies.insert(arm.target.name.clone(), (latency.p50_ms, latency.p99_ms));
             for (name, value) in [("p50_ms", latency.p50_ms), ("p99_ms", latency.p99_ms)] {
@@ -198,6 +208,11 @@ fn note_memory(memory: &mut BTreeMap<String, f64>, when: &str, pid: u32) -> Resu
 }
 
 impl Arm {
+    /// Whether it is the one whose whole answers are put together from streams: one figure shows what that costs.
+    fn collects(&self) -> bool {
+        self.target.name == COLLECTED
+    }
+
     fn keeps_up(&self) -> bool {
         self.peer.is_none_or(crate::peers::Peer::is_fast)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use warden_fixtures::TinyModel;
 
 use super::super::{Case, Tier, case};
 use crate::agent::{AgentSetup, AgentUnderTest};
@@ -21,8 +22,10 @@ use crate::stage::{Stage, Task};
 /// The cases of this group.
 pub const CASES: &[Case] = &[case("bench", Tier::Host, run)];
 
-/// The model's name for clients.
+/// The model's name for clients. Its engine is spoken to like those of the other gateways, vLLM.
 const MODEL: &str = "bench";
+/// The same for llama.cpp, which is asked for a stream whatever the client wants: what that costs is told beside.
+const COLLECTED: &str = "bench-collected";
 /// A release build of the agent from nothing, on a busy machine.
 const BUILD: Duration = Duration::from_secs(3600);
 /// The measurement.
@@ -38,10 +41,15 @@ fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), St
     result.figure("repetitions", repetitions as f64);
 
     let mut agent = AgentUnderTest::start(AgentSetup::dev(agent_program, PathBuf::new()), &task.log)?;
-    engine(&agent, &bench)?;
+    for (kind, program) in [("vllm", "vllm"), ("llama.cpp", "llama-server")] {
+        engine(&agent, &bench, kind, program)?;
+    }
     let console = agent.claimed()?;
+    let folder = agent.model_path("bench");
+    TinyModel::default().write_folder(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let (id, _) = console.serve("bench", MODEL, Duration::from_secs(60))?;
     stage.write_tiny_model(&agent.model_path("bench.gguf"))?;
-    let (id, _) = console.serve("bench.gguf", MODEL, Duration::from_secs(60))?;
+    console.serve("bench.gguf", COLLECTED, Duration::from_secs(60))?;
     let (_, key) = console.make_key("bench")?;
     let key_file = agent.home().join("bench.key");
     fs::write(&key_file, key).and_then(|()| fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600))).map_err(|e| e.to_string())?;
@@ -51,7 +59,7 @@ fn run(stage: &mut Stage, task: &Task, result: &mut CaseResult) -> Result<(), St
     let report = stage.places.evidence.join("bench-gateway.json");
     let mut measure = Command::new(&bench);
     measure.args(["gateway", "--agent", &format!("127.0.0.1:{}", agent.port()), "--agent-pid", &agent.process()?.pid().to_string()]);
-    measure.args(["--agent-sha256", &hash, "--model", MODEL, "--repetitions", &repetitions.to_string()]);
+    measure.args(["--agent-sha256", &hash, "--model", MODEL, "--collected-model", COLLECTED, "--repetitions", &repetitions.to_string()]);
     measure.arg("--key-file").arg(&key_file).arg("--peers").arg(&peers).arg("--report").arg(&report);
     let told = command::run_ok("measuring", measure, MEASURE, &task.log)?;
     told.output.iter().for_each(|line| println!("{line}"));
@@ -119,12 +127,12 @@ fn peers(stage: &Stage, log: &CaseLog) -> Result<PathBuf, String> {
 }
 
 /// The agent's own runner starts the engine that does nothing.
-fn engine(agent: &AgentUnderTest, bench: &Path) -> Result<(), String> {
-    let script = agent.home().join("llama-server");
-    let ready = json!({"engine": "llama.cpp", "version": "bench", "state": "ready", "program": script});
+fn engine(agent: &AgentUnderTest, bench: &Path, kind: &str, program: &str) -> Result<(), String> {
+    let script = agent.home().join(program);
+    let ready = json!({"engine": kind, "version": "bench", "state": "ready", "program": script});
     fs::write(&script, format!("#!/bin/sh\nexec {} engine \"$@\"\n", bench.display()))
         .and_then(|()| fs::set_permissions(&script, fs::Permissions::from_mode(0o755)))
-        .and_then(|()| fs::write(agent.home().join("engines/llama.cpp.json"), ready.to_string()))
+        .and_then(|()| fs::write(agent.home().join(format!("engines/{kind}.json")), ready.to_string()))
         .map_err(|e| format!("{}: {e}", script.display()))
 }
 
