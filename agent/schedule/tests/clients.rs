@@ -83,6 +83,19 @@ fn what_a_client_rewrites_between_turns_does_not_count() {
 }
 
 #[test]
+fn arguments_written_with_other_escapes_and_spaces_are_the_same_and_other_arguments_are_not() {
+    let with = |arguments: &str| {
+        let calls = format!(r#"[{{"id":"c","type":"function","function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
+        scan(format!(r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","tool_calls":{calls}}}]}}"#).as_bytes())
+    };
+    let plain = with(r#"{\"path\":\"a/b\",\"n\":[1,2]}"#);
+    assert_eq!(with(r#"{ \u0022n\u0022 : [1, 2],\n\"path\":\"a\\/b\" }"#), plain);
+    assert_ne!(with(r#"{\"path\":\"a/c\",\"n\":[1,2]}"#), plain);
+    let inner = |said: &str| with(&format!(r#"{{\"arguments\":\"{said}\"}}"#));
+    assert_ne!(inner("1"), inner("2"), "what stands further in counts as well");
+}
+
+#[test]
 fn a_title_is_no_conversation_and_does_not_disturb_its_parent() {
     let mut reader = Reader::new();
     // It comes before the first request of its parent.
