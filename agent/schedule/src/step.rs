@@ -54,7 +54,7 @@ impl State {
         if !matches!(self.open.get(&ticket), Some(Open { stand: Stand::Waits { .. }, .. })) {
             return;
         }
-        let expected = self.expected(&waiting, turn);
+        let expected = self.expected(&waiting, turn, now);
         let why = if self.queue.len() > self.bounds.queue {
             Refusal::QueueFull { retry_after: self.retry_after() }
         } else if let Some(expected) = expected.filter(|e| *e > arrival.patience) {

@@ -75,12 +75,12 @@ fn a_turn_waits_for_its_home_although_another_replica_is_idle_but_not_for_ever()
     let (first, home) = it.starts(1);
     let (second, actions) = it.arrive(Some(1), true, s(100));
     assert_eq!(actions, [], "the second request of a conversation waits for its home");
-    assert_eq!(it.state.position(second), Some((0, None)), "nothing is known yet about how long requests take");
+    assert_eq!(it.state.position(second, it.now), Some((0, None)), "nothing is known yet about how long requests take");
     it.now += s(1);
     assert_eq!(sent(&it.done(first)), home);
     let (third, actions) = it.arrive(Some(1), true, s(100));
     assert_eq!(actions, []);
-    assert_eq!(it.state.position(third).unwrap().1, Some(s(1)));
+    assert_eq!(it.state.position(third, it.now).unwrap().1, Some(s(1)));
     it.now += s(21);
     assert_ne!(sent(&it.tell(Event::Tick)), home, "after a while it takes the other one");
     it.done(third);
@@ -215,4 +215,36 @@ fn a_queue_has_an_end_and_a_model_without_replicas_has_none() {
     assert!(matches!(actions.as_slice(), [Action::Refuse { why: Refusal::QueueFull { retry_after }, .. }] if *retry_after == s(5)), "{actions:?}");
     let actions = it.tell(Event::Drain { replica: id("a"), launch: "1".to_owned() });
     assert_eq!(actions.len(), 2, "those that wait for a model that is being unloaded are told so: {actions:?}");
+}
+
+#[test]
+fn a_turn_that_cannot_wait_for_its_home_is_not_refused_while_another_replica_has_room() {
+    let mut it = Bench::with(&["a", "b"], 1);
+    let (first, home) = it.starts(1);
+    it.now += s(60);
+    it.done(first);
+    it.starts(1);
+    // Its home is expected to be free in a minute, and its patience is half of that.
+    let (second, actions) = it.arrive(Some(1), true, s(30));
+    assert_eq!(actions, [], "the other one has room");
+    assert_eq!(it.state.position(second, it.now).unwrap().1, Some(s(15)));
+    it.now += s(5);
+    assert_eq!(it.state.position(second, it.now).unwrap().1, Some(s(10)));
+    it.now += s(10);
+    assert_ne!(sent(&it.tell(Event::Tick)), home);
+    // Now nothing has room, and it is told at once.
+    let (_, actions) = it.arrive(Some(1), true, s(30));
+    assert!(matches!(actions.as_slice(), [Action::Refuse { why: Refusal::TooLong { expected }, .. }] if *expected == s(60)), "{actions:?}");
+}
+
+#[test]
+fn a_turn_with_little_patience_leaves_a_busy_home_before_its_patience_is_over() {
+    let mut it = Bench::with(&["a", "b"], 1);
+    let (_, home) = it.starts(1);
+    let (_, actions) = it.arrive(Some(1), true, s(10));
+    assert_eq!(actions, []);
+    it.now += s(4);
+    assert_eq!(it.tell(Event::Tick), [], "at first it waits for its home");
+    it.now += s(1);
+    assert_ne!(sent(&it.tell(Event::Tick)), home);
 }
