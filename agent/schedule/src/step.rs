@@ -54,16 +54,19 @@ impl State {
         if !matches!(self.open.get(&ticket), Some(Open { stand: Stand::Waits { .. }, .. })) {
             return;
         }
-        let expected = self.expected(&waiting, turn, now);
-        let why = if self.queue.len() > self.bounds.queue {
-            Refusal::QueueFull { retry_after: self.retry_after() }
-        } else if let Some(expected) = expected.filter(|e| *e > arrival.patience) {
-            Refusal::TooLong { expected }
-        } else {
-            return;
+        let full = self.queue.len() > self.bounds.queue;
+        // The last one gives way to a newcomer of a higher class.
+        let yields = self.queue.last().filter(|(_, last)| full && last.arrival.class > arrival.class).map(|(turn, last)| (turn, last.arrival));
+        let late = self.expected(&waiting, turn, now).filter(|e| *e > arrival.patience);
+        let retry_after = self.retry_after();
+        let (turn, arrival, why) = match (yields, late) {
+            (None, _) if full => (turn, arrival, Refusal::QueueFull { retry_after }),
+            (_, Some(expected)) => (turn, arrival, Refusal::TooLong { expected }),
+            (Some((turn, last)), None) => (turn, last, Refusal::QueueFull { retry_after }),
+            (None, None) => return,
         };
         self.queue.take(arrival.class, turn);
-        self.refuse(ticket, why, actions);
+        self.refuse(arrival.ticket, why, actions);
     }
 
     fn first_token(&mut self, ticket: Ticket) {

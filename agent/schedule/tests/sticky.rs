@@ -248,3 +248,26 @@ fn a_turn_with_little_patience_leaves_a_busy_home_before_its_patience_is_over() 
     it.now += s(1);
     assert_ne!(sent(&it.tell(Event::Tick)), home);
 }
+
+#[test]
+fn a_full_queue_lets_the_last_of_the_lowest_class_go_for_a_higher_one_and_for_nobody_else() {
+    let bounds = Bounds { queue: 2, ..Bounds::default() };
+    let mut it = Bench { state: State::new(Policy::Sticky, bounds), now: Duration::ZERO, tickets: 0 };
+    it.up("a", "1", 1);
+    it.starts(1);
+    let mut arrive = |ticket: u64, class: u8| {
+        let arrival = Arrival { ticket: Ticket(ticket), class: Class(class), conversation: None, streamed: true, patience: s(9) };
+        it.tell(Event::Arrive(arrival))
+    };
+    let refused = |actions: &[Action]| match actions {
+        [Action::Refuse { ticket, why: Refusal::QueueFull { .. } }] => Some(ticket.0),
+        _ => None,
+    };
+    assert_eq!((arrive(11, 200), arrive(12, 200)), (vec![], vec![]));
+    assert_eq!(refused(&arrive(13, 200)), Some(13), "equals keep their places");
+    assert_eq!(refused(&arrive(14, 250)), Some(14));
+    assert_eq!(refused(&arrive(15, 100)), Some(12), "who came last goes first");
+    assert_eq!(refused(&arrive(16, 150)), Some(11));
+    assert_eq!(refused(&arrive(17, 150)), Some(17));
+    assert_eq!((it.state.waiting(), it.state.open()), (2, 3));
+}
