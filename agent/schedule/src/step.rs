@@ -13,33 +13,45 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 /// Takes one event in and says what is to be done. An event about a ticket or a launch that is over changes nothing.
 pub fn step(state: &mut State, event: Event, now: Moment) -> Vec<Action> {
-    let mut actions = Vec::new();
+    steps(state, [event], now)
+}
+
+/// The same for events that happened together: who waits is sent once all of them are known, so to no replica that one of them takes away.
+pub fn steps(state: &mut State, events: impl IntoIterator<Item = Event>, now: Moment) -> Vec<Action> {
+    let (mut actions, mut settled) = (Vec::new(), true);
     state.homes.advance(now, state.bounds.live);
-    match event {
-        Event::Arrive(arrival) => {
-            state.arrive(arrival, now, &mut actions);
-            return actions;
-        }
-        Event::FirstToken { ticket } => state.first_token(ticket),
-        Event::Done { ticket, used } => state.ended(ticket, now, |replica| replica.used(used)),
-        Event::Cancel { ticket } => state.cancel(ticket, now),
-        Event::Back { ticket, why } => state.back(ticket, why, now, &mut actions),
-        Event::ReplicaUp { replica, launch, capacity } => state.replicas.up(replica, launch, capacity),
-        Event::ReplicaDown { replica, launch } | Event::Drain { replica, launch } => state.replicas.withdraw(&replica, &launch),
-        Event::Sample { replica, launch, at_work } => {
-            if let Some(replica) = state.replicas.launch(&replica, &launch) {
-                let left = at_work.saturating_sub(u64::from(replica.in_flight));
-                replica.lingering.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            }
-        }
-        Event::Forget { conversation } => state.homes.forget(conversation),
-        Event::Tick => state.tick(now, &mut actions),
+    for event in events {
+        // One that arrives finds out at once where it stands, and changes nothing for the others.
+        settled &= matches!(event, Event::Arrive(_));
+        state.take(event, now, &mut actions);
     }
-    state.pump(now, &mut actions);
+    if !settled {
+        state.pump(now, &mut actions);
+    }
     actions
 }
 
 impl State {
+    fn take(&mut self, event: Event, now: Moment, actions: &mut Vec<Action>) {
+        match event {
+            Event::Arrive(arrival) => self.arrive(arrival, now, actions),
+            Event::FirstToken { ticket } => self.first_token(ticket),
+            Event::Done { ticket, used } => self.ended(ticket, now, |replica| replica.used(used)),
+            Event::Cancel { ticket } => self.cancel(ticket, now),
+            Event::Back { ticket, why } => self.back(ticket, why, now, actions),
+            Event::ReplicaUp { replica, launch, capacity } => self.replicas.up(replica, launch, capacity),
+            Event::ReplicaDown { replica, launch } | Event::Drain { replica, launch } => self.replicas.withdraw(&replica, &launch),
+            Event::Sample { replica, launch, at_work } => {
+                if let Some(replica) = self.replicas.launch(&replica, &launch) {
+                    let left = at_work.saturating_sub(u64::from(replica.in_flight));
+                    replica.lingering.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                }
+            }
+            Event::Forget { conversation } => self.homes.forget(conversation),
+            Event::Tick => self.tick(now, actions),
+        }
+    }
+
     fn arrive(&mut self, arrival: Arrival, now: Moment, actions: &mut Vec<Action>) {
         let ticket = arrival.ticket;
         if self.open.contains_key(&ticket) {
