@@ -189,6 +189,21 @@ fn the_book_is_bounded_and_what_was_used_last_stays() {
 }
 
 #[test]
+fn one_key_that_names_ever_new_sessions_makes_nobody_elses_forgotten() {
+    let mut reader = Reader { book: Book::new(Shelf { most: 64, idle: Duration::from_secs(1800) }), now: Duration::ZERO };
+    let mine = reader.meet("key_a", &opencode(1, 1)).conversation.unwrap();
+    reader.book.leave(mine, true, None, reader.now);
+    for n in 0..1000 {
+        let other = reader.meet("key_b", &opencode(n, 1)).conversation.unwrap();
+        reader.book.leave(other, true, None, reader.now);
+    }
+    assert_eq!(reader.meet("key_a", &opencode(1, 1).title()), Met::default(), "its session is known to have a parent");
+    assert_eq!(reader.meet("key_a", &opencode(1, 2)).conversation, Some(mine));
+    // And of its own it keeps the newest.
+    assert_eq!(reader.meet("key_b", &opencode(999, 1).title()), Met::default());
+}
+
+#[test]
 fn the_same_first_words_said_thousands_of_times_fill_no_book_and_a_conversation_that_went_on_stays() {
     let mut reader = Reader::new();
     let kept = reader.whole(&qwen("hello", 1));
