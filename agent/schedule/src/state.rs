@@ -30,6 +30,8 @@ pub(crate) enum Stand {
         run: u64,
         /// Since when.
         since: Moment,
+        /// Its conversation was at home there before.
+        stayed: bool,
     },
 }
 

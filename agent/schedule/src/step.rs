@@ -91,7 +91,7 @@ impl State {
 
     /// A request that ran is over; `tell` is what its replica learns from it.
     fn ended(&mut self, ticket: Ticket, now: Moment, tell: impl FnOnce(&mut crate::replicas::Replica)) {
-        let Some(Open { stand: Stand::Runs { arrival, run, since }, .. }) = self.open.get(&ticket).cloned() else {
+        let Some(Open { stand: Stand::Runs { arrival, run, since, .. }, .. }) = self.open.get(&ticket).cloned() else {
             self.leave_queue(ticket);
             return;
         };
@@ -133,7 +133,7 @@ impl State {
     }
 
     fn back(&mut self, ticket: Ticket, why: Return, now: Moment, actions: &mut Vec<Action>) {
-        let Some(Open { turn, stand: Stand::Runs { arrival, run, since } }) = self.open.get(&ticket).cloned() else { return };
+        let Some(Open { turn, stand: Stand::Runs { arrival, run, since, stayed } }) = self.open.get(&ticket).cloned() else { return };
         if let Some(replica) = self.replicas.run_mut(run) {
             replica.in_flight = replica.in_flight.saturating_sub(1);
             if why != Return::Withdrawn {
@@ -144,7 +144,7 @@ impl State {
             }
         }
         if let Some(conversation) = arrival.conversation {
-            self.homes.unsettle(conversation);
+            self.homes.unsettle(conversation, stayed);
         }
         let avoid = (why != Return::Withdrawn).then_some(run);
         self.queue.put(turn, Waiting { arrival, since, until: now.saturating_add(arrival.patience), avoid });
@@ -197,7 +197,7 @@ impl State {
         if let Some(conversation) = arrival.conversation {
             self.homes.settle(conversation, run, now, self.bounds.homes);
         }
-        self.open.insert(arrival.ticket, Open { turn, stand: Stand::Runs { arrival, run, since: now } });
+        self.open.insert(arrival.ticket, Open { turn, stand: Stand::Runs { arrival, run, since: now, stayed: before == Some(run) } });
         if let Some(replica) = self.replicas.run_mut(run) {
             replica.in_flight += 1;
             let counters = &mut replica.counters;

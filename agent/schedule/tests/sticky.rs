@@ -271,3 +271,19 @@ fn a_full_queue_lets_the_last_of_the_lowest_class_go_for_a_higher_one_and_for_no
     assert_eq!(refused(&arrive(17, 150)), Some(17));
     assert_eq!((it.state.waiting(), it.state.open()), (2, 3));
 }
+
+#[test]
+fn a_home_that_was_just_given_is_none_when_its_request_comes_back_and_an_older_one_stays() {
+    let mut it = Bench::with(&["a", "b"], 1);
+    let homes = |it: &Bench| it.state.view(it.now).replicas.iter().map(|r| r.homes).collect::<Vec<_>>();
+    let ((ticket, _), (other, _)) = (it.starts(1), it.starts(2));
+    it.tell(Event::Back { ticket, why: Return::Unreachable });
+    assert_eq!(homes(&it), [0, 1], "nothing of it is on the one, and the other is full");
+    it.done(other);
+    assert_eq!(homes(&it), [0, 2]);
+    let mut it = Bench::with(&["a", "b"], 1);
+    it.turn(1);
+    let ((ticket, _), _) = (it.starts(1), it.starts(2));
+    it.tell(Event::Back { ticket, why: Return::BrokeOff });
+    assert_eq!(homes(&it), [1, 1], "what it had there may still be there");
+}
