@@ -85,7 +85,7 @@ impl State {
         if let Some(Open { stand: Stand::Runs { run, .. }, .. }) = self.open.get(&ticket)
             && let Some(replica) = self.replicas.run_mut(*run)
         {
-            replica.suspect_until = None;
+            replica.works();
         }
     }
 
@@ -139,8 +139,11 @@ impl State {
             if why != Return::Withdrawn {
                 replica.counters.lost += 1;
             }
-            if why == Return::Unreachable {
-                replica.suspect_until = Some(now.saturating_add(self.bounds.suspect));
+            let until = now.saturating_add(self.bounds.suspect);
+            match why {
+                Return::Unreachable => replica.suspect_until = Some(until),
+                Return::Failed => replica.failed(arrival.conversation, until),
+                Return::BrokeOff | Return::Withdrawn => {}
             }
         }
         if let Some(conversation) = arrival.conversation {

@@ -273,6 +273,32 @@ fn a_full_queue_lets_the_last_of_the_lowest_class_go_for_a_higher_one_and_for_no
 }
 
 #[test]
+fn one_request_that_fails_an_engine_keeps_nobody_else_away_and_several_in_a_row_do() {
+    let mut it = Bench::with(&["a", "b"], 2);
+    assert_eq!((it.turn(1), it.turn(2), it.turn(3), it.turn(4)), ("a".to_owned(), "b".to_owned(), "a".to_owned(), "b".to_owned()));
+    let fails = |it: &mut Bench, talk: Option<u64>| {
+        let (ticket, actions) = it.arrive(talk, true, s(100));
+        let at = sent(&actions);
+        assert_ne!(sent(&it.tell(Event::Back { ticket, why: Return::Failed })), at, "it gets another chance elsewhere");
+        it.done(ticket);
+        at
+    };
+    // The same conversation again and again, from one to the other.
+    for at in ["a", "b", "a", "b", "a", "b"] {
+        assert_eq!(fails(&mut it, Some(1)), at);
+    }
+    assert_eq!((it.turn(3), it.turn(4)), ("a".to_owned(), "b".to_owned()), "all others stay where they are");
+    // An answer in between shows that the engine works.
+    assert_eq!(fails(&mut it, None), "a");
+    let (ticket, _) = it.starts(3);
+    it.tell(Event::FirstToken { ticket });
+    it.done(ticket);
+    assert_eq!((fails(&mut it, None), fails(&mut it, None), it.turn(3)), ("a".to_owned(), "a".to_owned(), "a".to_owned()));
+    assert_eq!(fails(&mut it, None), "a");
+    assert_eq!(it.turn(3), "b", "three in a row are the engine's own fault");
+}
+
+#[test]
 fn a_home_that_was_just_given_is_none_when_its_request_comes_back_and_an_older_one_stays() {
     let mut it = Bench::with(&["a", "b"], 1);
     let homes = |it: &Bench| it.state.view(it.now).replicas.iter().map(|r| r.homes).collect::<Vec<_>>();
