@@ -102,8 +102,10 @@ fn user_id(reader: &mut Reader<'_>) -> Option<Option<String>> {
 mod tests {
     use super::*;
 
-    /// A scan and the members with their values.
-    fn members(body: &[u8]) -> Option<(Option<Scan>, Vec<(Vec<u8>, &[u8])>)> {
+    /// Members by their names, with their values.
+    type Seen<'a> = Vec<(Vec<u8>, &'a [u8])>;
+
+    fn members(body: &[u8]) -> Option<(Option<Scan>, Seen<'_>)> {
         let mut seen = Vec::new();
         let scan = scan_members(body, |name, value| seen.push((name.to_vec(), &body[value])))?;
         Some((scan, seen))
