@@ -218,7 +218,11 @@ impl Inner {
 mod tests {
     use std::time::Duration;
 
-    use warden_domain::{engine::Capacity, engine::EngineKind, model::RunawayGuard, replica::Endpoint, replica::ServedModel};
+    use warden_domain::{
+        engine::{Capacity, EngineKind},
+        model::RunawayGuard,
+        replica::{Endpoint, ServedModel},
+    };
     use warden_schedule::{Arrival, Class, ConversationId};
 
     use super::*;
