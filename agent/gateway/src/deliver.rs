@@ -51,6 +51,8 @@ impl Errand {
         };
         tracing::warn!(request = %self.request, replica = %first.id, %failure, "an engine did not take a request");
         let why = match failure {
+            // One request may be the reason of a 500; the other two are said of the whole engine.
+            SendFailure::Refused(500) => Return::Failed,
             SendFailure::Connect(_) | SendFailure::Refused(_) => Return::Unreachable,
             SendFailure::Closed(_) => Return::BrokeOff,
             SendFailure::Garbled(_) => return Err(Stop::engine(self.unreachable())),

@@ -22,7 +22,7 @@ use warden_domain::{
 use warden_schedule::{
     Action, Event, Moment, Refusal, State, Ticket,
     identity::{Book, Shelf},
-    step,
+    steps,
 };
 
 use crate::{FlightTable, GatewayLimits, refusal};
@@ -163,7 +163,12 @@ impl Place {
 impl Inner {
     /// One event, and the verdicts that follow from it.
     pub(crate) fn tell(&mut self, event: Event, now: Moment) {
-        for action in step(&mut self.state, event, now) {
+        self.tell_all([event], now);
+    }
+
+    /// Events that happened together, and the verdicts that follow from all of them.
+    fn tell_all(&mut self, events: impl IntoIterator<Item = Event>, now: Moment) {
+        for action in steps(&mut self.state, events, now) {
             match action {
                 Action::Dispatch { ticket, replica, launch } => {
                     self.since.get_or_insert_with(clock::now);
@@ -192,9 +197,7 @@ impl Inner {
                 Some(Event::Sample { replica: id.clone(), launch: told.launch.clone(), at_work })
             })
             .collect();
-        for event in told {
-            self.tell(event, now);
-        }
+        self.tell_all(told, now);
     }
 
     /// Turns the difference between two tables into events. Who is not in the table any more drains: what runs on it may finish.
@@ -202,13 +205,83 @@ impl Inner {
         let present: &[Replica] = table.models.values().find(|m| m.id == *id).map_or(&[], |m| &m.replicas);
         let before = std::mem::take(&mut self.offered);
         self.offered = present.iter().map(|r| (r.id.clone(), Arc::new(r.clone()))).collect();
-        // Those that came first, so that nobody is refused for want of a replica that is there.
-        for replica in present.iter().filter(|r| before.get(&r.id).is_none_or(|known| **known != **r)) {
-            let up = Event::ReplicaUp { replica: replica.id.clone(), launch: replica.launch.clone(), capacity: replica.capacity };
-            self.tell(up, now);
+        let came = present.iter().filter(|r| before.get(&r.id).is_none_or(|known| **known != **r));
+        let came = came.map(|r| Event::ReplicaUp { replica: r.id.clone(), launch: r.launch.clone(), capacity: r.capacity });
+        let went = before.iter().filter(|(id, _)| !present.iter().any(|r| r.id == **id));
+        let went = went.map(|(id, r)| Event::Drain { replica: id.clone(), launch: r.launch.clone() });
+        // All at once: nobody is refused for want of a replica that came, or sent to one that went.
+        self.tell_all(came.chain(went), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use warden_domain::{
+        engine::{Capacity, EngineKind},
+        model::RunawayGuard,
+        replica::{Endpoint, ServedModel},
+    };
+    use warden_schedule::{Arrival, Class, ConversationId};
+
+    use super::*;
+
+    /// A table in which a model has these replicas, with one slot each.
+    fn table(names: &[&str]) -> ReplicaTable {
+        let replica = |name: &&str| Replica {
+            id: ReplicaId::new(*name).unwrap(),
+            launch: "1".to_owned(),
+            endpoint: Endpoint::Unix(format!("/run/{name}.sock").into()),
+            capacity: Capacity::Slots(1),
+        };
+        let model = ServedModel {
+            id: ModelId::from_stored("mdl_tiny"),
+            served_name: "tiny".to_owned(),
+            engine: EngineKind::Vllm,
+            context: None,
+            images: None,
+            runaway: RunawayGuard::Log,
+            created: 0,
+            replicas: names.iter().map(replica).collect(),
+        };
+        ReplicaTable { models: BTreeMap::from([("tiny".to_owned(), model)]) }
+    }
+
+    /// One whose home is busy waits, and after `waited` another table is there: what it is told.
+    fn told(before: &[&str], after: &[&str], waited: Duration) -> Option<Verdict> {
+        let place = Place::new(ModelId::from_stored("mdl_tiny"), &GatewayLimits::default());
+        let mut inner = place.lock();
+        inner.compare(&place.id, &table(before), Duration::ZERO);
+        let mut arrive = |ticket: u64| {
+            let (waiter, news) = oneshot::channel();
+            inner.waiters.insert(Ticket(ticket), waiter);
+            let conversation = Some(ConversationId(1));
+            let arrival = Arrival { ticket: Ticket(ticket), class: Class::USUAL, conversation, streamed: true, patience: Duration::from_secs(100) };
+            inner.tell(Event::Arrive(arrival), Duration::ZERO);
+            news
+        };
+        let (_first, mut second) = (arrive(1), arrive(2));
+        assert!(matches!(second.try_recv(), Err(oneshot::error::TryRecvError::Empty)), "it waits for its home");
+        inner.compare(&place.id, &table(after), waited);
+        second.try_recv().ok()
+    }
+
+    #[test]
+    fn who_waits_is_sent_to_no_replica_that_goes_in_the_same_moment() {
+        // Its home goes, and so do others that have room; whichever is told first.
+        for _ in 0..8 {
+            let told = told(&["a", "b", "c", "d"], &["e"], Duration::from_secs(1));
+            assert!(matches!(&told, Some(Verdict::Go(to)) if to.id.as_str() == "e"), "{told:?}");
         }
-        for (id, replica) in before.into_iter().filter(|(id, _)| !present.iter().any(|r| r.id == *id)) {
-            self.tell(Event::Drain { replica: id, launch: replica.launch.clone() }, now);
-        }
+        // It may leave its home by now when another one comes, and those with room go.
+        let told = told(&["a", "b", "c"], &["a", "e"], Duration::from_secs(60));
+        assert!(matches!(&told, Some(Verdict::Go(to)) if to.id.as_str() == "e"), "{told:?}");
+    }
+
+    #[test]
+    fn who_waits_is_refused_when_all_go_and_not_when_all_are_replaced() {
+        assert!(matches!(told(&["a", "b"], &[], Duration::from_secs(1)), Some(Verdict::No(Refusal::NoReplica))));
+        assert!(matches!(told(&["a", "b"], &["c", "d"], Duration::from_secs(1)), Some(Verdict::Go(_))));
     }
 }

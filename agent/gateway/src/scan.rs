@@ -10,12 +10,15 @@ use bytes::Bytes;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use warden_domain::{Problem, ProblemKind, units::Tokens};
-use warden_schedule::identity::{self, Member, Scan};
+use warden_schedule::identity::{self, Scan};
 
 use crate::{dialects::numbers, spliced::Spliced};
 
 /// A place in the body and what is to stand there.
 type Edit = (usize, usize, &'static str);
+
+/// Most limits on the answer that one body may name; there are two kinds of them.
+const LIMITS: usize = 16;
 
 use crate::multipart::Form;
 
@@ -52,12 +55,17 @@ struct Members {
     stream: Option<Range<usize>>,
     options: Option<Range<usize>>,
     limits: Vec<Range<usize>>,
+    /// A member that is there too often.
+    again: Option<&'static str>,
 }
 
 /// Checks the body and reads it.
 pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
-    let (talk, members) = identity::scan_members(body).ok_or_else(|| unreadable(body))?;
-    let members = Members::find(&members)?;
+    let mut members = Members::default();
+    let talk = identity::scan_members(body, |name, value| members.see(name, value)).ok_or_else(|| unreadable(body))?;
+    if let Some(name) = members.again {
+        return Err(unusable(&format!("'{name}' is there twice")));
+    }
     let model = members
         .model
         .ok_or_else(|| bad("The request names no model.", "model").hint("Put the name of a loaded model into 'model'; GET /v1/models lists them."))?;
@@ -78,25 +86,20 @@ pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
 }
 
 impl Members {
-    fn find(all: &[Member<'_>]) -> Result<Self, Problem> {
-        let mut members = Self::default();
-        for member in all {
-            let (slot, name) = match &*member.name {
-                b"model" => (&mut members.model, "model"),
-                b"stream" => (&mut members.stream, "stream"),
-                b"stream_options" => (&mut members.options, "stream_options"),
-                b"max_tokens" | b"max_completion_tokens" => {
-                    members.limits.push(member.value.clone());
-                    continue;
-                }
-                _ => continue,
-            };
-            // Engines take the last of two, others the first: what is decided here must be what they do.
-            if slot.replace(member.value.clone()).is_some() {
-                return Err(unusable(&format!("'{name}' is there twice")));
-            }
+    /// Keeps one that matters.
+    fn see(&mut self, name: &[u8], value: Range<usize>) {
+        let (slot, name) = match name {
+            b"model" => (&mut self.model, "model"),
+            b"stream" => (&mut self.stream, "stream"),
+            b"stream_options" => (&mut self.options, "stream_options"),
+            b"max_tokens" | b"max_completion_tokens" if self.limits.len() < LIMITS => return self.limits.push(value),
+            b"max_tokens" | b"max_completion_tokens" => return self.again = Some("max_tokens"),
+            _ => return,
+        };
+        // Engines take the last of two, others the first: what is decided here must be what they do.
+        if slot.replace(value).is_some() {
+            self.again = Some(name);
         }
-        Ok(members)
     }
 }
 
@@ -230,6 +233,22 @@ mod tests {
         ] {
             assert!(read(body.as_bytes()).is_err(), "{body}");
         }
+    }
+
+    /// Most memory this process ever had, in KiB.
+    fn peak() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+
+    #[test]
+    fn a_body_of_a_million_members_takes_no_memory_besides_itself() {
+        let many = |member: &str| format!(r#"{{{}"model":"a"}}"#, member.repeat(1_000_000));
+        let (unknown, limits) = (many(r#""":0,"#), many(r#""max_tokens":1,"#));
+        let before = peak();
+        assert_eq!(asked(&unknown).model, "a");
+        assert!(read(limits.as_bytes()).unwrap_err().message.contains("max_tokens"));
+        assert!(peak() - before < 8 << 10, "{} KiB", peak() - before);
     }
 
     #[test]

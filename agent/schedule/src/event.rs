@@ -55,6 +55,8 @@ pub enum Return {
     Unreachable,
     /// The connection ended before a byte of the answer.
     BrokeOff,
+    /// It was answered that the engine failed. The request itself may be the reason, so others are kept away only when several fail.
+    Failed,
     /// It was not sent: the replica was withdrawn in the same moment.
     Withdrawn,
 }

@@ -68,9 +68,10 @@ impl Homes {
         }
     }
 
-    /// Takes a request back that never ran; a home it had just been given is none.
-    pub(crate) fn unsettle(&mut self, conversation: ConversationId) {
-        if let Some(home) = self.take(conversation) {
+    /// Takes a request back that got no byte. `stayed`: its conversation was at home there before; a home that it had just been given is
+    /// none, since nothing is held there, and would count for the balance.
+    pub(crate) fn unsettle(&mut self, conversation: ConversationId, stayed: bool) {
+        if let Some(home) = self.take(conversation).filter(|home| stayed || home.busy > 1) {
             self.put(conversation, Home { busy: home.busy.saturating_sub(1), ..home });
         }
     }
@@ -150,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_counted_is_what_is_there(changes in prop::collection::vec((0u8..6, 0u64..5, 0u64..3, 0u64..4), 0..200)) {
+        fn what_is_counted_is_what_is_there(changes in prop::collection::vec((0u8..7, 0u64..5, 0u64..3, 0u64..4), 0..200)) {
             let (live, mut now, mut homes) = (Duration::from_secs(10), Duration::ZERO, Homes::default());
             for (what, conversation, run, later) in changes {
                 let conversation = ConversationId(conversation);
@@ -159,8 +160,8 @@ mod tests {
                 match what {
                     0 | 1 => homes.settle(conversation, run, now, 4),
                     2 => homes.rest(conversation, now),
-                    3 => homes.unsettle(conversation),
-                    4 => homes.forget(conversation),
+                    3 | 4 => homes.unsettle(conversation, what == 3),
+                    5 => homes.forget(conversation),
                     _ => homes.forget_idle(now, Duration::from_secs(30)),
                 }
                 homes.advance(now, live);

@@ -36,7 +36,7 @@ pub struct Bounds {
     pub idle: Duration,
     /// A conversation counts for the balance until it was silent for so long.
     pub live: Duration,
-    /// A turn that waited so long for its home takes another replica that has room, and stays there.
+    /// A turn that waited so long for its home, or half as long as it can, takes another replica that has room, and stays there.
     pub move_after: Duration,
     /// A replica that could not be reached is the last choice for so long.
     pub suspect: Duration,

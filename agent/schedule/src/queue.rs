@@ -49,6 +49,11 @@ impl Queue {
         self.order.range(..(class, turn)).map(|(_, waiting)| waiting)
     }
 
+    /// The one that would be served last.
+    pub(crate) fn last(&self) -> Option<(u64, &Waiting)> {
+        self.order.last_key_value().map(|((_, turn), waiting)| (*turn, waiting))
+    }
+
     /// Those whose patience is over.
     pub(crate) fn over(&self, now: Moment) -> Vec<(u64, Ticket, Class)> {
         self.iter().filter(|(_, w)| w.until <= now).map(|(turn, w)| (turn, w.arrival.ticket, w.arrival.class)).collect()

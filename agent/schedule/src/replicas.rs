@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use warden_domain::{engine::Capacity, ids::ReplicaId};
 
 use crate::{
-    event::{Moment, Used},
+    event::{ConversationId, Moment, Used},
     policy::Bounds,
 };
 
+/// So many different requests in a row that a replica failed over are its own fault, and not theirs.
+const FAILURES: u32 = 3;
 /// Most replicas kept that are gone, for their counters.
 const GONE: usize = 64;
 
@@ -46,8 +48,12 @@ pub(crate) struct Replica {
     pub(crate) in_flight: u32,
     /// Given up by us while the engine cannot notice, each with the moment until which it is believed to go on.
     pub(crate) lingering: Vec<Moment>,
-    /// It could not be reached; the last choice until then.
+    /// It could not be reached, or fails whatever it is asked; the last choice until then.
     pub(crate) suspect_until: Option<Moment>,
+    /// Requests in a row that it failed over.
+    pub(crate) failed: u32,
+    /// Whose the last of them was.
+    pub(crate) failed_over: Option<ConversationId>,
     /// See there.
     pub(crate) counters: Counters,
 }
@@ -76,6 +82,22 @@ impl Replica {
         self.suspect_until.is_some_and(|until| now < until)
     }
 
+    /// It failed over a request; `over`: its conversation. One request that is sent again and again counts once.
+    pub(crate) fn failed(&mut self, over: Option<ConversationId>, until: Moment) {
+        if over.is_none() || over != self.failed_over {
+            self.failed = self.failed.saturating_add(1);
+        }
+        self.failed_over = over;
+        if self.failed >= FAILURES {
+            self.suspect_until = Some(until);
+        }
+    }
+
+    /// It answers.
+    pub(crate) fn works(&mut self) {
+        (self.suspect_until, self.failed, self.failed_over) = (None, 0, None);
+    }
+
     pub(crate) fn used(&mut self, used: Used) {
         if let (Some(prompt), Some(cached)) = (used.prompt, used.cached) {
             let add = |sum: &mut Option<u64>, n: u64| *sum = Some(sum.unwrap_or(0).saturating_add(n));
@@ -101,7 +123,18 @@ impl Replicas {
         }
         self.runs += 1;
         let counters = self.by_id.get(&id).map(|r| r.counters).unwrap_or_default();
-        let cold = Replica { run: self.runs, launch, capacity, offered: true, in_flight: 0, lingering: Vec::new(), suspect_until: None, counters };
+        let cold = Replica {
+            run: self.runs,
+            launch,
+            capacity,
+            offered: true,
+            in_flight: 0,
+            lingering: Vec::new(),
+            suspect_until: None,
+            failed: 0,
+            failed_over: None,
+            counters,
+        };
         self.by_id.insert(id, cold);
         while self.by_id.len() > GONE {
             let Some(gone) = self.by_id.iter().find(|(_, r)| !r.offered && r.in_flight == 0).map(|(id, _)| id.clone()) else { break };

@@ -30,6 +30,8 @@ pub(crate) enum Stand {
         run: u64,
         /// Since when.
         since: Moment,
+        /// Its conversation was at home there before.
+        stayed: bool,
     },
 }
 
@@ -89,26 +91,45 @@ impl State {
 
     /// How many are served before this one, and when it is expected to start; `None` when it does not wait or nothing is known yet.
     #[must_use]
-    pub fn position(&self, ticket: Ticket) -> Option<(usize, Option<Duration>)> {
+    pub fn position(&self, ticket: Ticket, now: Moment) -> Option<(usize, Option<Duration>)> {
         let open = self.open.get(&ticket)?;
         let Stand::Waits { class } = open.stand else { return None };
         let ahead = self.queue.ahead_of(class, open.turn).count();
         let waiting = self.queue.iter().find(|(turn, w)| *turn == open.turn && w.arrival.class == class).map(|(_, w)| w)?;
-        Some((ahead, self.expected(waiting, open.turn)))
+        Some((ahead, self.expected(waiting, open.turn, now)))
     }
 
     /// When one in the queue is expected to start.
-    pub(crate) fn expected(&self, waiting: &Waiting, turn: u64) -> Option<Duration> {
-        let home = waiting.arrival.conversation.and_then(|c| self.homes.of(c)).and_then(|h| self.replicas.run(h.run)).filter(|(_, r)| r.offered);
+    pub(crate) fn expected(&self, waiting: &Waiting, turn: u64, now: Moment) -> Option<Duration> {
         let ahead = self.queue.ahead_of(waiting.arrival.class, turn);
-        match home {
-            // Only those before it that want the same home stand in its way.
-            Some((_, replica)) => {
-                let same = |w: &&Waiting| w.arrival.conversation.and_then(|c| self.homes.of(c)).is_none_or(|h| h.run == replica.run);
-                self.service.start_behind(ahead.filter(same).count(), u64::from(replica.places(&self.bounds)))
-            }
-            None => self.service.start_behind(ahead.count(), self.places()),
+        // Only those before it that want the same home stand in its way.
+        if let Some(home) = self.home(waiting, now) {
+            let same = |w: &&Waiting| w.arrival.conversation.and_then(|c| self.homes.of(c)).is_none_or(|h| h.run == home.run);
+            let at_home = self.service.start_behind(ahead.filter(same).count(), u64::from(home.places(&self.bounds)))?;
+            let elsewhere = self.permitted(waiting, now).any(|r| r.has_room(&self.bounds));
+            return Some(if elsewhere { at_home.min(self.stays(waiting).saturating_sub(now.saturating_sub(waiting.since))) } else { at_home });
         }
+        self.service.start_behind(ahead.count(), self.places())
+    }
+
+    /// How long it waits for its home while another replica has room. Never so long that its patience ends over it.
+    fn stays(&self, waiting: &Waiting) -> Duration {
+        self.bounds.move_after.min(waiting.arrival.patience / 2)
+    }
+
+    /// The replicas it may run on now.
+    fn permitted(&self, waiting: &Waiting, now: Moment) -> impl Iterator<Item = &Replica> {
+        // A replica that nobody could reach a moment ago is better than one that just failed this very request, and that one than none.
+        let avoid = waiting.avoid;
+        let against = move |r: &Replica| (avoid == Some(r.run), r.is_suspect(now));
+        let best = self.replicas.offered().map(against).min();
+        self.replicas.offered().filter(move |r| Some(against(r)) == best)
+    }
+
+    /// The replica where its conversation is at home, if it may run there now.
+    fn home(&self, waiting: &Waiting, now: Moment) -> Option<&Replica> {
+        let home = waiting.arrival.conversation.and_then(|c| self.homes.of(c))?;
+        self.permitted(waiting, now).find(|r| r.run == home.run)
     }
 
     /// Requests that may run at a time, on all replicas together.
@@ -129,20 +150,15 @@ impl State {
 
     /// The launch that this one is to run on now; `None`: it waits.
     pub(crate) fn choose(&self, waiting: &Waiting, now: Moment) -> Option<u64> {
-        // A replica that nobody could reach a moment ago is better than one that just failed this very request, and that one than none.
-        let against = |r: &Replica| (waiting.avoid == Some(r.run), r.is_suspect(now));
-        let best = self.replicas.offered().map(against).min();
-        let may = |r: &&Replica| Some(against(r)) == best;
-        let home = waiting.arrival.conversation.and_then(|c| self.homes.of(c)).map(|h| h.run);
-        if let Some(replica) = self.replicas.offered().find(|r| Some(r.run) == home).filter(|r| may(r)) {
-            if replica.has_room(&self.bounds) {
-                return home;
+        if let Some(home) = self.home(waiting, now) {
+            if home.has_room(&self.bounds) {
+                return Some(home.run);
             }
-            if now.saturating_sub(waiting.since) < self.bounds.move_after {
+            if now.saturating_sub(waiting.since) < self.stays(waiting) {
                 return None;
             }
         }
-        let with_room = self.replicas.offered().filter(|r| r.has_room(&self.bounds)).filter(may);
+        let with_room = self.permitted(waiting, now).filter(|r| r.has_room(&self.bounds));
         match self.policy {
             Policy::Sticky => with_room.min_by_key(|r| self.burden(r, waiting.arrival.conversation.is_some())).map(|r| r.run),
         }

@@ -13,33 +13,45 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 /// Takes one event in and says what is to be done. An event about a ticket or a launch that is over changes nothing.
 pub fn step(state: &mut State, event: Event, now: Moment) -> Vec<Action> {
-    let mut actions = Vec::new();
+    steps(state, [event], now)
+}
+
+/// The same for events that happened together: who waits is sent once all of them are known, so to no replica that one of them takes away.
+pub fn steps(state: &mut State, events: impl IntoIterator<Item = Event>, now: Moment) -> Vec<Action> {
+    let (mut actions, mut settled) = (Vec::new(), true);
     state.homes.advance(now, state.bounds.live);
-    match event {
-        Event::Arrive(arrival) => {
-            state.arrive(arrival, now, &mut actions);
-            return actions;
-        }
-        Event::FirstToken { ticket } => state.first_token(ticket),
-        Event::Done { ticket, used } => state.ended(ticket, now, |replica| replica.used(used)),
-        Event::Cancel { ticket } => state.cancel(ticket, now),
-        Event::Back { ticket, why } => state.back(ticket, why, now, &mut actions),
-        Event::ReplicaUp { replica, launch, capacity } => state.replicas.up(replica, launch, capacity),
-        Event::ReplicaDown { replica, launch } | Event::Drain { replica, launch } => state.replicas.withdraw(&replica, &launch),
-        Event::Sample { replica, launch, at_work } => {
-            if let Some(replica) = state.replicas.launch(&replica, &launch) {
-                let left = at_work.saturating_sub(u64::from(replica.in_flight));
-                replica.lingering.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            }
-        }
-        Event::Forget { conversation } => state.homes.forget(conversation),
-        Event::Tick => state.tick(now, &mut actions),
+    for event in events {
+        // One that arrives finds out at once where it stands, and changes nothing for the others.
+        settled &= matches!(event, Event::Arrive(_));
+        state.take(event, now, &mut actions);
     }
-    state.pump(now, &mut actions);
+    if !settled {
+        state.pump(now, &mut actions);
+    }
     actions
 }
 
 impl State {
+    fn take(&mut self, event: Event, now: Moment, actions: &mut Vec<Action>) {
+        match event {
+            Event::Arrive(arrival) => self.arrive(arrival, now, actions),
+            Event::FirstToken { ticket } => self.first_token(ticket),
+            Event::Done { ticket, used } => self.ended(ticket, now, |replica| replica.used(used)),
+            Event::Cancel { ticket } => self.cancel(ticket, now),
+            Event::Back { ticket, why } => self.back(ticket, why, now, actions),
+            Event::ReplicaUp { replica, launch, capacity } => self.replicas.up(replica, launch, capacity),
+            Event::ReplicaDown { replica, launch } | Event::Drain { replica, launch } => self.replicas.withdraw(&replica, &launch),
+            Event::Sample { replica, launch, at_work } => {
+                if let Some(replica) = self.replicas.launch(&replica, &launch) {
+                    let left = at_work.saturating_sub(u64::from(replica.in_flight));
+                    replica.lingering.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                }
+            }
+            Event::Forget { conversation } => self.homes.forget(conversation),
+            Event::Tick => self.tick(now, actions),
+        }
+    }
+
     fn arrive(&mut self, arrival: Arrival, now: Moment, actions: &mut Vec<Action>) {
         let ticket = arrival.ticket;
         if self.open.contains_key(&ticket) {
@@ -54,29 +66,32 @@ impl State {
         if !matches!(self.open.get(&ticket), Some(Open { stand: Stand::Waits { .. }, .. })) {
             return;
         }
-        let expected = self.expected(&waiting, turn);
-        let why = if self.queue.len() > self.bounds.queue {
-            Refusal::QueueFull { retry_after: self.retry_after() }
-        } else if let Some(expected) = expected.filter(|e| *e > arrival.patience) {
-            Refusal::TooLong { expected }
-        } else {
-            return;
+        let full = self.queue.len() > self.bounds.queue;
+        // The last one gives way to a newcomer of a higher class.
+        let yields = self.queue.last().filter(|(_, last)| full && last.arrival.class > arrival.class).map(|(turn, last)| (turn, last.arrival));
+        let late = self.expected(&waiting, turn, now).filter(|e| *e > arrival.patience);
+        let retry_after = self.retry_after();
+        let (turn, arrival, why) = match (yields, late) {
+            (None, _) if full => (turn, arrival, Refusal::QueueFull { retry_after }),
+            (_, Some(expected)) => (turn, arrival, Refusal::TooLong { expected }),
+            (Some((turn, last)), None) => (turn, last, Refusal::QueueFull { retry_after }),
+            (None, None) => return,
         };
         self.queue.take(arrival.class, turn);
-        self.refuse(ticket, why, actions);
+        self.refuse(arrival.ticket, why, actions);
     }
 
     fn first_token(&mut self, ticket: Ticket) {
         if let Some(Open { stand: Stand::Runs { run, .. }, .. }) = self.open.get(&ticket)
             && let Some(replica) = self.replicas.run_mut(*run)
         {
-            replica.suspect_until = None;
+            replica.works();
         }
     }
 
     /// A request that ran is over; `tell` is what its replica learns from it.
     fn ended(&mut self, ticket: Ticket, now: Moment, tell: impl FnOnce(&mut crate::replicas::Replica)) {
-        let Some(Open { stand: Stand::Runs { arrival, run, since }, .. }) = self.open.get(&ticket).cloned() else {
+        let Some(Open { stand: Stand::Runs { arrival, run, since, .. }, .. }) = self.open.get(&ticket).cloned() else {
             self.leave_queue(ticket);
             return;
         };
@@ -118,18 +133,21 @@ impl State {
     }
 
     fn back(&mut self, ticket: Ticket, why: Return, now: Moment, actions: &mut Vec<Action>) {
-        let Some(Open { turn, stand: Stand::Runs { arrival, run, since } }) = self.open.get(&ticket).cloned() else { return };
+        let Some(Open { turn, stand: Stand::Runs { arrival, run, since, stayed } }) = self.open.get(&ticket).cloned() else { return };
         if let Some(replica) = self.replicas.run_mut(run) {
             replica.in_flight = replica.in_flight.saturating_sub(1);
             if why != Return::Withdrawn {
                 replica.counters.lost += 1;
             }
-            if why == Return::Unreachable {
-                replica.suspect_until = Some(now.saturating_add(self.bounds.suspect));
+            let until = now.saturating_add(self.bounds.suspect);
+            match why {
+                Return::Unreachable => replica.suspect_until = Some(until),
+                Return::Failed => replica.failed(arrival.conversation, until),
+                Return::BrokeOff | Return::Withdrawn => {}
             }
         }
         if let Some(conversation) = arrival.conversation {
-            self.homes.unsettle(conversation);
+            self.homes.unsettle(conversation, stayed);
         }
         let avoid = (why != Return::Withdrawn).then_some(run);
         self.queue.put(turn, Waiting { arrival, since, until: now.saturating_add(arrival.patience), avoid });
@@ -182,7 +200,7 @@ impl State {
         if let Some(conversation) = arrival.conversation {
             self.homes.settle(conversation, run, now, self.bounds.homes);
         }
-        self.open.insert(arrival.ticket, Open { turn, stand: Stand::Runs { arrival, run, since: now } });
+        self.open.insert(arrival.ticket, Open { turn, stand: Stand::Runs { arrival, run, since: now, stayed: before == Some(run) } });
         if let Some(replica) = self.replicas.run_mut(run) {
             replica.in_flight += 1;
             let counters = &mut replica.counters;

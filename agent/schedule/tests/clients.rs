@@ -83,6 +83,19 @@ fn what_a_client_rewrites_between_turns_does_not_count() {
 }
 
 #[test]
+fn arguments_written_with_other_escapes_and_spaces_are_the_same_and_other_arguments_are_not() {
+    let with = |arguments: &str| {
+        let calls = format!(r#"[{{"id":"c","type":"function","function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
+        scan(format!(r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","tool_calls":{calls}}}]}}"#).as_bytes())
+    };
+    let plain = with(r#"{\"path\":\"a/b\",\"n\":[1,2]}"#);
+    assert_eq!(with(r#"{ \u0022n\u0022 : [1, 2],\n\"path\":\"a\\/b\" }"#), plain);
+    assert_ne!(with(r#"{\"path\":\"a/c\",\"n\":[1,2]}"#), plain);
+    let inner = |said: &str| with(&format!(r#"{{\"arguments\":\"{said}\"}}"#));
+    assert_ne!(inner("1"), inner("2"), "what stands further in counts as well");
+}
+
+#[test]
 fn a_title_is_no_conversation_and_does_not_disturb_its_parent() {
     let mut reader = Reader::new();
     // It comes before the first request of its parent.
@@ -173,6 +186,21 @@ fn the_book_is_bounded_and_what_was_used_last_stays() {
         }
         assert!(reader.book.len() <= 64);
     }
+}
+
+#[test]
+fn one_key_that_names_ever_new_sessions_makes_nobody_elses_forgotten() {
+    let mut reader = Reader { book: Book::new(Shelf { most: 64, idle: Duration::from_secs(1800) }), now: Duration::ZERO };
+    let mine = reader.meet("key_a", &opencode(1, 1)).conversation.unwrap();
+    reader.book.leave(mine, true, None, reader.now);
+    for n in 0..1000 {
+        let other = reader.meet("key_b", &opencode(n, 1)).conversation.unwrap();
+        reader.book.leave(other, true, None, reader.now);
+    }
+    assert_eq!(reader.meet("key_a", &opencode(1, 1).title()), Met::default(), "its session is known to have a parent");
+    assert_eq!(reader.meet("key_a", &opencode(1, 2)).conversation, Some(mine));
+    // And of its own it keeps the newest.
+    assert_eq!(reader.meet("key_b", &opencode(999, 1).title()), Met::default());
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         2 => any::<u8>().prop_map(Move::FirstToken),
         5 => any::<u8>().prop_map(Move::Done),
         3 => any::<u8>().prop_map(Move::Cancel),
-        3 => (any::<u8>(), 0..3_u8).prop_map(|(n, why)| Move::Back(n, why)),
+        3 => (any::<u8>(), 0..4_u8).prop_map(|(n, why)| Move::Back(n, why)),
         3 => (0..4_u8, 0..7_u8, any::<bool>()).prop_map(|(replica, slots, again)| Move::Up { replica, slots, again }),
         1 => (0..4_u8).prop_map(Move::Down),
         1 => (0..4_u8).prop_map(Move::Drain),
@@ -142,7 +142,7 @@ impl Model {
                 Some(ticket) => {
                     self.open.get_mut(&ticket).unwrap().2 = Stand::Waits;
                     self.returned.insert(ticket);
-                    Event::Back { ticket, why: [Return::Unreachable, Return::BrokeOff, Return::Withdrawn][usize::from(why)] }
+                    Event::Back { ticket, why: [Return::Unreachable, Return::BrokeOff, Return::Withdrawn, Return::Failed][usize::from(why)] }
                 }
                 None => return,
             },

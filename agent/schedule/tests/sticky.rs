@@ -75,12 +75,12 @@ fn a_turn_waits_for_its_home_although_another_replica_is_idle_but_not_for_ever()
     let (first, home) = it.starts(1);
     let (second, actions) = it.arrive(Some(1), true, s(100));
     assert_eq!(actions, [], "the second request of a conversation waits for its home");
-    assert_eq!(it.state.position(second), Some((0, None)), "nothing is known yet about how long requests take");
+    assert_eq!(it.state.position(second, it.now), Some((0, None)), "nothing is known yet about how long requests take");
     it.now += s(1);
     assert_eq!(sent(&it.done(first)), home);
     let (third, actions) = it.arrive(Some(1), true, s(100));
     assert_eq!(actions, []);
-    assert_eq!(it.state.position(third).unwrap().1, Some(s(1)));
+    assert_eq!(it.state.position(third, it.now).unwrap().1, Some(s(1)));
     it.now += s(21);
     assert_ne!(sent(&it.tell(Event::Tick)), home, "after a while it takes the other one");
     it.done(third);
@@ -215,4 +215,101 @@ fn a_queue_has_an_end_and_a_model_without_replicas_has_none() {
     assert!(matches!(actions.as_slice(), [Action::Refuse { why: Refusal::QueueFull { retry_after }, .. }] if *retry_after == s(5)), "{actions:?}");
     let actions = it.tell(Event::Drain { replica: id("a"), launch: "1".to_owned() });
     assert_eq!(actions.len(), 2, "those that wait for a model that is being unloaded are told so: {actions:?}");
+}
+
+#[test]
+fn a_turn_that_cannot_wait_for_its_home_is_not_refused_while_another_replica_has_room() {
+    let mut it = Bench::with(&["a", "b"], 1);
+    let (first, home) = it.starts(1);
+    it.now += s(60);
+    it.done(first);
+    it.starts(1);
+    // Its home is expected to be free in a minute, and its patience is half of that.
+    let (second, actions) = it.arrive(Some(1), true, s(30));
+    assert_eq!(actions, [], "the other one has room");
+    assert_eq!(it.state.position(second, it.now).unwrap().1, Some(s(15)));
+    it.now += s(5);
+    assert_eq!(it.state.position(second, it.now).unwrap().1, Some(s(10)));
+    it.now += s(10);
+    assert_ne!(sent(&it.tell(Event::Tick)), home);
+    // Now nothing has room, and it is told at once.
+    let (_, actions) = it.arrive(Some(1), true, s(30));
+    assert!(matches!(actions.as_slice(), [Action::Refuse { why: Refusal::TooLong { expected }, .. }] if *expected == s(60)), "{actions:?}");
+}
+
+#[test]
+fn a_turn_with_little_patience_leaves_a_busy_home_before_its_patience_is_over() {
+    let mut it = Bench::with(&["a", "b"], 1);
+    let (_, home) = it.starts(1);
+    let (_, actions) = it.arrive(Some(1), true, s(10));
+    assert_eq!(actions, []);
+    it.now += s(4);
+    assert_eq!(it.tell(Event::Tick), [], "at first it waits for its home");
+    it.now += s(1);
+    assert_ne!(sent(&it.tell(Event::Tick)), home);
+}
+
+#[test]
+fn a_full_queue_lets_the_last_of_the_lowest_class_go_for_a_higher_one_and_for_nobody_else() {
+    let bounds = Bounds { queue: 2, ..Bounds::default() };
+    let mut it = Bench { state: State::new(Policy::Sticky, bounds), now: Duration::ZERO, tickets: 0 };
+    it.up("a", "1", 1);
+    it.starts(1);
+    let mut arrive = |ticket: u64, class: u8| {
+        let arrival = Arrival { ticket: Ticket(ticket), class: Class(class), conversation: None, streamed: true, patience: s(9) };
+        it.tell(Event::Arrive(arrival))
+    };
+    let refused = |actions: &[Action]| match actions {
+        [Action::Refuse { ticket, why: Refusal::QueueFull { .. } }] => Some(ticket.0),
+        _ => None,
+    };
+    assert_eq!((arrive(11, 200), arrive(12, 200)), (vec![], vec![]));
+    assert_eq!(refused(&arrive(13, 200)), Some(13), "equals keep their places");
+    assert_eq!(refused(&arrive(14, 250)), Some(14));
+    assert_eq!(refused(&arrive(15, 100)), Some(12), "who came last goes first");
+    assert_eq!(refused(&arrive(16, 150)), Some(11));
+    assert_eq!(refused(&arrive(17, 150)), Some(17));
+    assert_eq!((it.state.waiting(), it.state.open()), (2, 3));
+}
+
+#[test]
+fn one_request_that_fails_an_engine_keeps_nobody_else_away_and_several_in_a_row_do() {
+    let mut it = Bench::with(&["a", "b"], 2);
+    assert_eq!((it.turn(1), it.turn(2), it.turn(3), it.turn(4)), ("a".to_owned(), "b".to_owned(), "a".to_owned(), "b".to_owned()));
+    let fails = |it: &mut Bench, talk: Option<u64>| {
+        let (ticket, actions) = it.arrive(talk, true, s(100));
+        let at = sent(&actions);
+        assert_ne!(sent(&it.tell(Event::Back { ticket, why: Return::Failed })), at, "it gets another chance elsewhere");
+        it.done(ticket);
+        at
+    };
+    // The same conversation again and again, from one to the other.
+    for at in ["a", "b", "a", "b", "a", "b"] {
+        assert_eq!(fails(&mut it, Some(1)), at);
+    }
+    assert_eq!((it.turn(3), it.turn(4)), ("a".to_owned(), "b".to_owned()), "all others stay where they are");
+    // An answer in between shows that the engine works.
+    assert_eq!(fails(&mut it, None), "a");
+    let (ticket, _) = it.starts(3);
+    it.tell(Event::FirstToken { ticket });
+    it.done(ticket);
+    assert_eq!((fails(&mut it, None), fails(&mut it, None), it.turn(3)), ("a".to_owned(), "a".to_owned(), "a".to_owned()));
+    assert_eq!(fails(&mut it, None), "a");
+    assert_eq!(it.turn(3), "b", "three in a row are the engine's own fault");
+}
+
+#[test]
+fn a_home_that_was_just_given_is_none_when_its_request_comes_back_and_an_older_one_stays() {
+    let mut it = Bench::with(&["a", "b"], 1);
+    let homes = |it: &Bench| it.state.view(it.now).replicas.iter().map(|r| r.homes).collect::<Vec<_>>();
+    let ((ticket, _), (other, _)) = (it.starts(1), it.starts(2));
+    it.tell(Event::Back { ticket, why: Return::Unreachable });
+    assert_eq!(homes(&it), [0, 1], "nothing of it is on the one, and the other is full");
+    it.done(other);
+    assert_eq!(homes(&it), [0, 2]);
+    let mut it = Bench::with(&["a", "b"], 1);
+    it.turn(1);
+    let ((ticket, _), _) = (it.starts(1), it.starts(2));
+    it.tell(Event::Back { ticket, why: Return::BrokeOff });
+    assert_eq!(homes(&it), [1, 1], "what it had there may still be there");
 }

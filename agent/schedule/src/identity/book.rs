@@ -1,6 +1,7 @@
 //! The conversations that are known, and which of them a request goes on with.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, HashSet},
     time::Duration,
 };
@@ -36,6 +37,7 @@ impl Default for Shelf {
 struct Talk {
     /// Hashes of its last turns' whole chains, the newest last.
     tips: Vec<u64>,
+    owner: u64,
     scope: u64,
     tools: bool,
     busy: u32,
@@ -47,6 +49,7 @@ struct Talk {
 
 #[derive(Default)]
 struct Session {
+    owner: u64,
     tools: bool,
     toolless: Vec<ConversationId>,
     used: Moment,
@@ -138,14 +141,12 @@ impl Book {
             return Vec::new();
         }
         if self.sessions.len() >= self.shelf.most && !self.sessions.contains_key(&asked.scope) {
-            let idle = self.shelf.idle;
-            self.sessions.retain(|_, s| now.saturating_sub(s.used) < idle);
-            if self.sessions.len() >= self.shelf.most {
-                self.sessions.clear();
+            for scope in self.shelf.leaving(self.sessions.iter().map(|(scope, s)| (s.owner, s.used, *scope)), now) {
+                self.sessions.remove(&scope);
             }
         }
         let session = self.sessions.entry(asked.scope).or_default();
-        session.used = now;
+        (session.owner, session.used) = (asked.owner, now);
         if !asked.tools || session.tools {
             return Vec::new();
         }
@@ -189,7 +190,8 @@ impl Book {
         }
         self.next += 1;
         let id = ConversationId(self.next);
-        let talk = Talk { tips: Vec::new(), scope: asked.scope, tools: asked.tools, busy: 0, answered: false, used: now, tokens: None };
+        let talk =
+            Talk { tips: Vec::new(), owner: asked.owner, scope: asked.scope, tools: asked.tools, busy: 0, answered: false, used: now, tokens: None };
         self.talks.insert(id, talk);
         if asked.named
             && !asked.tools
@@ -264,13 +266,27 @@ impl Book {
     }
 
     fn make_room(&mut self, now: Moment) {
-        let mut idle: Vec<(Moment, ConversationId)> = self.talks.iter().filter(|(_, t)| t.busy == 0).map(|(id, t)| (t.used, *id)).collect();
-        idle.sort_unstable();
-        let quarter = (self.shelf.most / 4).max(1);
-        let gone = |used: Moment, n: usize| n < quarter || now.saturating_sub(used) >= self.shelf.idle;
-        let gone: Vec<ConversationId> = idle.iter().enumerate().filter(|(n, (used, _))| gone(*used, *n)).map(|(_, (_, id))| *id).collect();
-        for id in gone {
+        let idle = self.talks.iter().filter(|(_, t)| t.busy == 0);
+        for id in self.shelf.leaving(idle.map(|(id, t)| (t.owner, t.used, *id)), now) {
             self.drop_talk(id);
         }
+    }
+}
+
+impl Shelf {
+    /// Which of these (whose, last use, what) are forgotten when the shelf is full: all that were silent for long, or a quarter of the shelf.
+    /// The rest of that quarter is taken from whoever has most, the oldest first, so that nobody fills the shelf at the cost of others.
+    fn leaving<T: Copy + Ord>(&self, all: impl Iterator<Item = (u64, Moment, T)>, now: Moment) -> Vec<T> {
+        let all: Vec<(u64, Moment, T)> = all.collect();
+        let mut held: HashMap<u64, usize> = HashMap::new();
+        for (owner, ..) in &all {
+            *held.entry(*owner).or_default() += 1;
+        }
+        let silent = |used: Moment| now.saturating_sub(used) >= self.idle;
+        let rank = |(owner, used, what): (u64, Moment, T)| (!silent(used), Reverse(held.get(&owner).copied()), used, what);
+        let mut order: Vec<_> = all.into_iter().map(rank).collect();
+        order.sort_unstable();
+        let quarter = (self.most / 4).max(1);
+        order.into_iter().enumerate().filter(|(n, (fresh, ..))| *n < quarter || !fresh).map(|(_, (.., what))| what).collect()
     }
 }

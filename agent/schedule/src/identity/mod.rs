@@ -15,11 +15,13 @@ mod value;
 
 pub use book::{Book, Met, Shelf};
 pub use ids::{Ids, find as find_ids};
-pub use scan::{Member, Scan, scan, scan_members};
+pub use scan::{Scan, scan, scan_members};
 
 /// A request as the book looks it up.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    /// Whose key it is.
+    pub(crate) owner: u64,
     /// Key, session and agent (and the system prompt where there is no session).
     pub(crate) scope: u64,
     /// The client named a session.
@@ -41,7 +43,7 @@ impl Asked {
         let named = ids.session.is_some();
         let system = if named { 0 } else { scan.system };
         let scope = hash::of(&(key, &ids.session, &ids.agent, system));
-        Self { scope, named, chain: scan.chain, messages: scan.messages, opening: scan.opening, tools: scan.tools }
+        Self { owner: hash::of(&key), scope, named, chain: scan.chain, messages: scan.messages, opening: scan.opening, tools: scan.tools }
     }
 
     /// Whether there is anything to tell a conversation by.

@@ -35,13 +35,25 @@ pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: u32,
+    /// It reads what stood inside a text.
+    quoted: bool,
     /// The brackets that close what `skip` has opened.
     open: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, depth: 0, open: Vec::new() }
+        Self { bytes, at: 0, depth: 0, quoted: false, open: Vec::new() }
+    }
+
+    /// A reader for what a text of this one says: as deep as the text itself.
+    pub(crate) const fn inside<'b>(&self, text: &'b [u8]) -> Reader<'b> {
+        Reader { bytes: text, at: 0, depth: self.depth, quoted: true, open: Vec::new() }
+    }
+
+    /// Whether it reads what stood inside a text.
+    pub(crate) const fn is_quoted(&self) -> bool {
+        self.quoted
     }
 
     /// Where it stands.

@@ -1,6 +1,6 @@
 //! One pass over a body: what it says about its conversation, and where its members stand.
 
-use std::{borrow::Cow, ops::Range};
+use std::ops::Range;
 
 use super::{
     hash, message,
@@ -30,37 +30,29 @@ impl Default for Scan {
     }
 }
 
-/// A member of the body itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member<'a> {
-    /// Its name, without needless escapes.
-    pub name: Cow<'a, [u8]>,
-    /// Where its value stands in the body.
-    pub value: Range<usize>,
-}
-
 /// Reads a body of any of the three dialects; `None` when it is no JSON object, nested beyond reason, or no conversation.
 #[must_use]
 pub fn scan(body: &[u8]) -> Option<Scan> {
-    scan_members(body)?.0
+    scan_members(body, |_, _| {})?
 }
 
-/// The same (`None` inside: no conversation), and all members of the body in their order, so that nobody has to go over it once more for a
-/// few of them. `None`: it is no JSON object, or nested beyond reason.
+/// The same (`None` inside: no conversation), and `each` is told the members of the body in their order, so that nobody has to go over it
+/// once more for a few of them: the name without needless escapes, and where the value stands. Nothing is kept of those that nobody
+/// wants, of which a body may hold millions. `None`: it is no JSON object, or nested beyond reason.
 #[must_use]
-pub fn scan_members(body: &[u8]) -> Option<(Option<Scan>, Vec<Member<'_>>)> {
+pub fn scan_members(body: &[u8], mut each: impl FnMut(&[u8], Range<usize>)) -> Option<Option<Scan>> {
     std::str::from_utf8(body).ok()?;
-    let (mut reader, mut scan, mut members) = (Reader::new(body), Some(Scan::default()), Vec::with_capacity(16));
+    let (mut reader, mut scan) = (Reader::new(body), Some(Scan::default()));
     reader.object(|reader, name| {
         let name = name.canonical();
         reader.kind()?;
         let from = reader.at();
         let talk = scan.take();
         scan = reader.read_or_skip(|reader| member(talk?, &name, reader))?;
-        members.push(Member { name, value: from..reader.at() });
+        each(&name, from..reader.at());
         Some(())
     })?;
-    reader.is_at_end().then_some((scan, members))
+    reader.is_at_end().then_some(scan)
 }
 
 /// Reads one member into a scan; `None`: its value is not what a conversation has there.
@@ -110,17 +102,25 @@ fn user_id(reader: &mut Reader<'_>) -> Option<Option<String>> {
 mod tests {
     use super::*;
 
+    /// Members by their names, with their values.
+    type Seen<'a> = Vec<(Vec<u8>, &'a [u8])>;
+
+    fn members(body: &[u8]) -> Option<(Option<Scan>, Seen<'_>)> {
+        let mut seen = Vec::new();
+        let scan = scan_members(body, |name, value| seen.push((name.to_vec(), &body[value])))?;
+        Some((scan, seen))
+    }
+
     #[test]
     fn members_of_a_body_are_found_where_they_stand() {
         let body = br#" { "model" : "a", "messages":[{"role":"user","content":"x"}] ,"strea\u006d":true,"n":1.5 } "#;
-        let (scan, members) = scan_members(body).unwrap();
-        let seen: Vec<(&[u8], &[u8])> = members.iter().map(|m| (&*m.name, &body[m.value.clone()])).collect();
+        let (scan, seen) = members(body).unwrap();
         assert_eq!(scan.unwrap().messages, 1);
-        assert_eq!(seen[0], (&b"model"[..], &br#""a""#[..]));
+        assert_eq!(seen[0], (b"model".to_vec(), &br#""a""#[..]));
         assert_eq!(seen[1].1, br#"[{"role":"user","content":"x"}]"#);
-        assert_eq!(seen[2..], [(&b"stream"[..], &b"true"[..]), (&b"n"[..], &b"1.5"[..])]);
+        assert_eq!(seen[2..], [(b"stream".to_vec(), &b"true"[..]), (b"n".to_vec(), &b"1.5"[..])]);
         for bad in [&br#"{"a":1} x"#[..], br#"{"messages":[}"#, br#"{"a":"\xff"}"#, b"[1]", b"{\"a\":\"\xff\"}"] {
-            assert!(scan_members(bad).is_none(), "{}", String::from_utf8_lossy(bad));
+            assert!(members(bad).is_none(), "{}", String::from_utf8_lossy(bad));
         }
     }
 
@@ -128,10 +128,9 @@ mod tests {
     fn a_body_without_a_conversation_still_tells_its_members() {
         for odd in [r#"{"messages":7,"model":"a"}"#, r#"{"messages":["x",[{"a":[1]}]],"model":"a"}"#, r#"{"system":[[0]],"messages":[],"model":"a"}"#]
         {
-            let (scan, members) = scan_members(odd.as_bytes()).unwrap();
+            let (scan, seen) = members(odd.as_bytes()).unwrap();
             assert_eq!(scan, None, "{odd}");
-            let last = members.last().unwrap();
-            assert_eq!((&*last.name, &odd[last.value.clone()]), (&b"model"[..], r#""a""#));
+            assert_eq!(*seen.last().unwrap(), (b"model".to_vec(), &br#""a""#[..]));
         }
     }
 

@@ -146,14 +146,18 @@ pub(crate) fn content(reader: &mut Reader<'_>) -> Option<u64> {
     }
 }
 
-/// `arguments` of a call: JSON inside a string, which clients write anew.
+/// `arguments` of a call: JSON inside a string, which clients write anew. Strings further in are taken as they are written: each level
+/// would be one more call and one more copy of all that it holds.
 fn arguments(reader: &mut Reader<'_>) -> Option<u64> {
     if reader.kind()? != Kind::Text {
         return any(reader);
     }
     let said = reader.text()?;
+    if reader.is_quoted() {
+        return Some(string(said));
+    }
     let decoded = said.decoded();
-    let mut inner = Reader::new(&decoded);
+    let mut inner = reader.inside(&decoded);
     let read = any(&mut inner).filter(|_| inner.is_at_end());
     Some(read.unwrap_or_else(|| string(said)))
 }
