@@ -19,11 +19,14 @@ use hyper_util::rt::TokioIo;
 use super::link::Link;
 use crate::spliced::Spliced;
 
+/// Its input and output.
+type Io = Pin<Box<Connection<TokioIo<Link>, Spliced>>>;
+
 /// See the module.
 pub(super) struct Wire {
     sender: SendRequest<Spliced>,
     /// `None` once it is over.
-    io: Option<Pin<Box<Connection<TokioIo<Link>, Spliced>>>>,
+    io: Option<Io>,
 }
 
 impl Wire {
