@@ -51,7 +51,7 @@ struct Members {
     model: Option<Range<usize>>,
     stream: Option<Range<usize>>,
     options: Option<Range<usize>>,
-    limits: Vec<Range<usize>>,
+    limits: [Option<Range<usize>>; 2],
 }
 
 /// Checks the body and reads it.
@@ -68,7 +68,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
         Some(_) => return Err(bad("'stream' must be true or false.", "stream")),
     };
     let (wants_usage, usage) = usage(body, members.options)?;
-    let limits = members.limits.into_iter().filter_map(|at| {
+    let limits = members.limits.into_iter().flatten().filter_map(|at| {
         let asked = serde_json::from_slice::<u64>(&body[at.clone()]).ok()?;
         Some((at.start, at.end, asked))
     });
@@ -85,10 +85,8 @@ impl Members {
                 b"model" => (&mut members.model, "model"),
                 b"stream" => (&mut members.stream, "stream"),
                 b"stream_options" => (&mut members.options, "stream_options"),
-                b"max_tokens" | b"max_completion_tokens" => {
-                    members.limits.push(member.value.clone());
-                    continue;
-                }
+                b"max_tokens" => (&mut members.limits[0], "max_tokens"),
+                b"max_completion_tokens" => (&mut members.limits[1], "max_completion_tokens"),
                 _ => continue,
             };
             // Engines take the last of two, others the first: what is decided here must be what they do.
@@ -142,7 +140,11 @@ impl Asked {
 }
 
 fn unreadable(body: &[u8]) -> Problem {
+    if let Err(cause) = std::str::from_utf8(body) {
+        return unusable(&format!("it is not UTF-8 (from byte {} on)", cause.valid_up_to()));
+    }
     match serde_json::from_slice::<IgnoredAny>(body) {
+        Ok(_) if body.trim_ascii_start().starts_with(b"{") => unusable(&format!("it has more than {} members", identity::MOST_MEMBERS)),
         Ok(_) => unusable("it is not a JSON object"),
         Err(cause) => unusable(&format!("it is not valid JSON ({cause})")),
     }
@@ -226,10 +228,14 @@ mod tests {
         for body in [
             r#"{"model":"a","model":"b"}"#,
             r#"{"model":"a","stream":false,"stream":true}"#,
+            r#"{"model":"a","max_tokens":5,"max_tokens":900000}"#,
+            r#"{"model":"a","max_completion_tokens":5,"max_completion_tokens":null}"#,
             r#"{"model":"a","stream_options":{"include_usage":true,"include_usage":false}}"#,
         ] {
-            assert!(read(body.as_bytes()).is_err(), "{body}");
+            let problem = read(body.as_bytes()).unwrap_err();
+            assert!(problem.message.contains("twice") || problem.message.contains("at most once"), "{body}: {problem}");
         }
+        assert!(read(br#"{"model":"a","max_tokens":5,"max_completion_tokens":6}"#).is_ok());
     }
 
     #[test]
@@ -251,7 +257,11 @@ mod tests {
             assert!(problem.message.contains(word), "{body}: {problem}");
             assert_eq!(problem.kind, ProblemKind::BadRequest);
         }
-        assert!(read(b"{\"model\":\"\xff\"}").is_err());
+        let problem = read(b"{\"model\":\"a\",\"x\":\"caf\xe9\"}").unwrap_err();
+        assert!(problem.message.contains("not UTF-8 (from byte 21 on)"), "{problem}");
+        let many = format!("{{\"model\":\"a\"{}}}", ",\"\":0".repeat(5000));
+        let problem = read(many.as_bytes()).unwrap_err();
+        assert!(problem.message.contains("more than 4096 members"), "{problem}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod value;
 
 pub use book::{Book, Met, Shelf};
 pub use ids::{Ids, find as find_ids};
-pub use scan::{Member, Scan, scan, scan_members};
+pub use scan::{MOST_MEMBERS, Member, Scan, scan, scan_members};
 
 /// A request as the book looks it up.
 #[derive(Clone, Debug)]

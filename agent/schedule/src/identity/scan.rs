@@ -8,6 +8,9 @@ use super::{
     value,
 };
 
+/// Most members of a body itself. No API has a hundred; a body full of empty ones would be ten times as large once it is read.
+pub const MOST_MEMBERS: usize = 4096;
+
 /// What a body says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
@@ -46,7 +49,7 @@ pub fn scan(body: &[u8]) -> Option<Scan> {
 }
 
 /// The same (`None` inside: no conversation), and all members of the body in their order, so that nobody has to go over it once more for a
-/// few of them. `None`: it is no JSON object, or nested beyond reason.
+/// few of them. `None`: it is no JSON object, nested beyond reason, or has more than `MOST_MEMBERS`.
 #[must_use]
 pub fn scan_members(body: &[u8]) -> Option<(Option<Scan>, Vec<Member<'_>>)> {
     std::str::from_utf8(body).ok()?;
@@ -57,6 +60,9 @@ pub fn scan_members(body: &[u8]) -> Option<(Option<Scan>, Vec<Member<'_>>)> {
         let from = reader.at();
         let talk = scan.take();
         scan = reader.read_or_skip(|reader| member(talk?, &name, reader))?;
+        if members.len() == MOST_MEMBERS {
+            return None;
+        }
         members.push(Member { name, value: from..reader.at() });
         Some(())
     })?;
