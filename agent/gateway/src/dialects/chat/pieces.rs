@@ -3,23 +3,21 @@
 //! In: the engine's chunks, cut anywhere. Out: one `chat.completion` (or `text_completion`) document: text, thinking, calls, logprobs and
 //! reasons by choice; every other member of the chunks, such as usage and timings, as it came last.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
 use warden_domain::{Problem, ProblemKind, units};
 
-use super::{answer::unusable, calls::Calls, said, usage::Counts};
-use crate::{
-    dialects::{
-        json::{self, Object},
-        refusal,
-        sse::Framer,
-    },
-    scan::Name,
+use super::{
+    answer::unusable,
+    calls::Calls,
+    chunk::{ChoicePiece, Chunk, Logprobs},
+    usage::Counts,
+};
+use crate::dialects::{
+    json::{self, Object},
+    refusal,
+    sse::Framer,
 };
 
 /// Most bytes that are kept of an answer. What an engine says around them for every token is many times as long.
@@ -57,35 +55,6 @@ struct Choice {
     /// Items of `logprobs.content`, with commas between.
     logprobs: Vec<u8>,
     finish: Option<Box<str>>,
-}
-
-/// A chunk's members.
-#[derive(Default)]
-struct Chunk<'a> {
-    choices: Vec<ChoicePiece<'a>>,
-    object: Option<said::Text<'a>>,
-    error: Option<&'a RawValue>,
-    others: Vec<(Cow<'a, str>, &'a RawValue)>,
-}
-
-#[derive(Deserialize)]
-struct ChoicePiece<'a> {
-    #[serde(default)]
-    index: u64,
-    #[serde(borrow, default)]
-    delta: Option<said::Said<'a>>,
-    #[serde(borrow, default)]
-    text: Option<said::Text<'a>>,
-    #[serde(borrow, default)]
-    logprobs: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    finish_reason: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Logprobs<'a> {
-    #[serde(borrow, default)]
-    content: Option<Vec<&'a RawValue>>,
 }
 
 impl Pieces {
@@ -289,36 +258,6 @@ impl Choice {
 fn too_long() -> Problem {
     Problem::new(ProblemKind::Upstream, format!("The answer is longer than {}, which is too long for one piece.", units::Bytes(MOST as u64)))
         .hint("Ask for a streamed answer, for fewer 'top_logprobs', or for less with 'max_tokens'.")
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Chunk<'a> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        struct Reader;
-
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Chunk<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a chunk of an answer")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Chunk<'de>, A::Error> {
-                let mut chunk = Chunk::default();
-                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
-                    match &*name {
-                        "choices" => chunk.choices = map.next_value::<Option<_>>()?.unwrap_or_default(),
-                        "object" => chunk.object = map.next_value()?,
-                        "error" => chunk.error = map.next_value()?,
-                        "prompt_progress" => drop(map.next_value::<serde::de::IgnoredAny>()?),
-                        _ => chunk.others.push((name, map.next_value()?)),
-                    }
-                }
-                Ok(chunk)
-            }
-        }
-
-        source.deserialize_map(Reader)
-    }
 }
 
 #[cfg(test)]
