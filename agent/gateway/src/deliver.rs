@@ -45,7 +45,7 @@ impl Errand {
     pub(super) async fn deliver(&mut self) -> Result<Outcome, Stop> {
         let first = self.place().await?.map_err(|problem| Stop::Failed(problem, Outcome::TurnedAway))?;
         let started = Instant::now();
-        let failure = match self.try_at(&first, true).await? {
+        let failure = match self.try_at(&first, Some(started)).await? {
             Tried::Ended(outcome) => return Ok(outcome),
             Tried::Lost(failure) => failure,
         };
@@ -61,11 +61,15 @@ impl Errand {
             return Err(Stop::engine(self.unreachable()));
         }
         self.flight()?.back(why);
-        let again = self.place().await?.map_err(|_| Stop::engine(self.unreachable()))?;
+        let again = self.place().await?.map_err(|problem| match problem.kind {
+            // For want of room it may come again, and is told when; anything else is the engine that was lost.
+            ProblemKind::Overloaded => Stop::Failed(problem, Outcome::TurnedAway),
+            _ => Stop::engine(self.unreachable()),
+        })?;
         if again.id == first.id {
             tokio::time::sleep(BREATH).await;
         }
-        match self.try_at(&again, false).await? {
+        match self.try_at(&again, None).await? {
             Tried::Ended(outcome) => Ok(outcome),
             Tried::Lost(failure) => {
                 tracing::warn!(request = %self.request, replica = %again.id, %failure, "an engine did not take a request, for the second time");
@@ -84,8 +88,8 @@ impl Errand {
         Ok(placed)
     }
 
-    /// One try at one replica.
-    async fn try_at(&mut self, replica: &Replica, first: bool) -> Result<Tried, Stop> {
+    /// One try at one replica. `first`: when it began, if another try may follow.
+    async fn try_at(&mut self, replica: &Replica, first: Option<Instant>) -> Result<Tried, Stop> {
         let limit = self.gateway.limits.head;
         let Some(body) = self.held.as_ref().and_then(|held| held.for_engine.clone()) else { return Err(lost()) };
         let post = self.gateway.engines.post(&replica.endpoint, self.call.upstream, &self.request, self.kind.as_ref(), body);
@@ -96,7 +100,8 @@ impl Errand {
             Ok(Ok(answer)) => answer.into_parts(),
         };
         // Nothing was forwarded yet. An engine that fails at once would otherwise look like the one with the least to do.
-        if first && fails(head.status) && self.has_another() {
+        let retried = first.is_some_and(|began| began.elapsed() <= self.gateway.limits.retry_within);
+        if retried && fails(head.status) && self.has_another() {
             return Ok(Tried::Lost(SendFailure::Refused(head.status.as_u16())));
         }
         if head.status.as_u16() >= 400 {

@@ -19,6 +19,7 @@ use crate::{
     flight::Flight,
     line::{Gone, Head, Line},
     pass::{Ask, Pass},
+    refusal,
     routes::Call,
     runaway::Guard,
     tap::Tap,
@@ -114,18 +115,17 @@ impl Errand {
         if held.for_engine.is_none() {
             let answered = demand::answered(&self.gateway, &model, ask.patience);
             self.line.while_waiting(&mut self.tap, Head::stream, answered).await?.map_err(refused)?;
-            let served = self.gateway.parts.serving.table().models.get(&model).cloned();
-            // Where it does not answer all the same, the scheduler says so.
-            if let Some(served) = served {
-                let wish = Wish::read(self.call, self.kind.as_ref(), &held.bytes).map_err(refused)?;
-                ask.streamed = wish.engine_streams(self.call, served.engine);
-                if !wish.streams() {
-                    self.tap = wish.tap(self.call, &self.request, Some(served.engine)).map_err(refused)?;
-                }
-                let for_engine = wish.for_engine(self.call, &held.bytes, &served).map_err(refused)?;
-                drop(wish);
-                held.readdress(for_engine);
+            let table = self.gateway.parts.serving.table();
+            // Who has nothing for an engine must not reach the scheduler: the model may come up in just this moment.
+            let served = table.models.get(&model).ok_or_else(|| refused(refusal::not_loaded(&model, &table)))?;
+            let wish = Wish::read(self.call, self.kind.as_ref(), &held.bytes).map_err(refused)?;
+            ask.streamed = wish.engine_streams(self.call, served.engine);
+            if !wish.streams() {
+                self.tap = wish.tap(self.call, &self.request, Some(served.engine)).map_err(refused)?;
             }
+            let for_engine = wish.for_engine(self.call, &held.bytes, served).map_err(refused)?;
+            drop(wish);
+            held.readdress(for_engine);
         }
         let pass = Pass::enter(&self.gateway.places, &model, ask).map_err(refused)?;
         let entry = self.gateway.parts.ledger.open().ok_or_else(|| refused(faults::no_ledger()))?;

@@ -17,9 +17,6 @@ use crate::{dialects::numbers, spliced::Spliced};
 /// A place in the body and what is to stand there.
 type Edit = (usize, usize, &'static str);
 
-/// Most limits on the answer that one body may name; there are two kinds of them.
-const LIMITS: usize = 16;
-
 use crate::multipart::Form;
 
 /// What a request asks for, as far as the gateway cares.
@@ -54,8 +51,8 @@ struct Members {
     model: Option<Range<usize>>,
     stream: Option<Range<usize>>,
     options: Option<Range<usize>>,
-    limits: Vec<Range<usize>>,
-    /// A member that is there too often.
+    limits: [Option<Range<usize>>; 2],
+    /// A member that is there twice.
     again: Option<&'static str>,
 }
 
@@ -76,7 +73,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Asked, Problem> {
         Some(_) => return Err(bad("'stream' must be true or false.", "stream")),
     };
     let (wants_usage, usage) = usage(body, members.options)?;
-    let limits = members.limits.into_iter().filter_map(|at| {
+    let limits = members.limits.into_iter().flatten().filter_map(|at| {
         let asked = serde_json::from_slice::<u64>(&body[at.clone()]).ok()?;
         Some((at.start, at.end, asked))
     });
@@ -92,8 +89,8 @@ impl Members {
             b"model" => (&mut self.model, "model"),
             b"stream" => (&mut self.stream, "stream"),
             b"stream_options" => (&mut self.options, "stream_options"),
-            b"max_tokens" | b"max_completion_tokens" if self.limits.len() < LIMITS => return self.limits.push(value),
-            b"max_tokens" | b"max_completion_tokens" => return self.again = Some("max_tokens"),
+            b"max_tokens" => (&mut self.limits[0], "max_tokens"),
+            b"max_completion_tokens" => (&mut self.limits[1], "max_completion_tokens"),
             _ => return,
         };
         // Engines take the last of two, others the first: what is decided here must be what they do.
@@ -145,6 +142,9 @@ impl Asked {
 }
 
 fn unreadable(body: &[u8]) -> Problem {
+    if let Err(cause) = std::str::from_utf8(body) {
+        return unusable(&format!("it is not UTF-8 (from byte {} on)", cause.valid_up_to()));
+    }
     match serde_json::from_slice::<IgnoredAny>(body) {
         Ok(_) => unusable("it is not a JSON object"),
         Err(cause) => unusable(&format!("it is not valid JSON ({cause})")),
@@ -229,10 +229,14 @@ mod tests {
         for body in [
             r#"{"model":"a","model":"b"}"#,
             r#"{"model":"a","stream":false,"stream":true}"#,
+            r#"{"model":"a","max_tokens":5,"max_tokens":900000}"#,
+            r#"{"model":"a","max_completion_tokens":5,"max_completion_tokens":null}"#,
             r#"{"model":"a","stream_options":{"include_usage":true,"include_usage":false}}"#,
         ] {
-            assert!(read(body.as_bytes()).is_err(), "{body}");
+            let problem = read(body.as_bytes()).unwrap_err();
+            assert!(problem.message.contains("twice") || problem.message.contains("at most once"), "{body}: {problem}");
         }
+        assert!(read(br#"{"model":"a","max_tokens":5,"max_completion_tokens":6}"#).is_ok());
     }
 
     /// Most memory this process ever had, in KiB.
@@ -242,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_a_million_members_takes_no_memory_besides_itself() {
-        let many = |member: &str| format!(r#"{{{}"model":"a"}}"#, member.repeat(1_000_000));
+    fn a_body_of_millions_of_members_takes_no_memory_besides_itself() {
+        let many = |member: &str| format!(r#"{{{}"model":"a"}}"#, member.repeat(3_000_000));
         let (unknown, limits) = (many(r#""":0,"#), many(r#""max_tokens":1,"#));
         let before = peak();
         assert_eq!(asked(&unknown).model, "a");
         assert!(read(limits.as_bytes()).unwrap_err().message.contains("max_tokens"));
-        assert!(peak() - before < 8 << 10, "{} KiB", peak() - before);
+        assert!(peak() - before < 64 << 10, "{} KiB", peak() - before);
     }
 
     #[test]
@@ -270,7 +274,8 @@ mod tests {
             assert!(problem.message.contains(word), "{body}: {problem}");
             assert_eq!(problem.kind, ProblemKind::BadRequest);
         }
-        assert!(read(b"{\"model\":\"\xff\"}").is_err());
+        let problem = read(b"{\"model\":\"a\",\"x\":\"caf\xe9\"}").unwrap_err();
+        assert!(problem.message.contains("not UTF-8 (from byte 21 on)"), "{problem}");
     }
 
     #[test]

@@ -72,6 +72,18 @@ async fn a_load_that_fails_is_told_to_who_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_model_that_comes_up_while_its_request_is_refused_answers_it_or_is_not_loaded_yet() {
+    let mut seen = Vec::new();
+    for looks in 0..10 {
+        let bench = Bench::demanding(GatewayLimits::default(), told(Wanted::Not));
+        let engine = Engine::start(&bench.dir, "e0", vec![json("200 OK", r#"{"choices":[]}"#)]);
+        bench.serving.offer_after(looks, &engine.socket);
+        seen.push(bench.chat(ASK).await.status().as_u16());
+    }
+    assert!(seen.contains(&200) && seen.contains(&404) && seen.iter().all(|status| matches!(status, 200 | 404)), "{seen:?}");
+}
+
+#[tokio::test]
 async fn who_cannot_wait_so_long_is_told_to_come_again_and_nobody_waits_where_no_request_loads() {
     let slow = Bench::demanding(patient_for(Duration::from_millis(300)), told(Wanted::Coming)).chat(ASK).await;
     assert_eq!(slow.status(), 503);

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "dialects/bounds.rs"]
+mod bounds;
 #[path = "dialects/fixtures.rs"]
 mod fixtures;
 #[path = "dialects/requests.rs"]

@@ -12,7 +12,10 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use warden_domain::{engine::ReplicaSample, usage::Outcome};
+use warden_domain::{
+    engine::{Capacity, ReplicaSample},
+    usage::Outcome,
+};
 use warden_gateway::GatewayLimits;
 
 const ASK: &str = r#"{"model":"tiny"}"#;
@@ -187,6 +190,40 @@ async fn a_dead_replica_is_covered_by_the_other() {
     bench.serving.offer(&[dead, engine.socket.clone()]);
     assert_eq!(text(bench.chat(ASK).await).await, "{}");
     assert_eq!(bench.the_charge().await.outcome, Outcome::Completed);
+}
+
+#[tokio::test]
+async fn an_engine_that_fails_too_late_for_another_try_is_heard_in_its_own_words() {
+    let words = r#"{"error":{"message":"out of memory","type":"server_error"}}"#;
+    let Act::Write(failure) = json("500 Internal Server Error", words) else { panic!("no answer") };
+    let late = vec![Act::Slowly(vec![String::new(), failure], Duration::from_millis(200))];
+    let limits = GatewayLimits { retry_within: Duration::from_millis(50), ..GatewayLimits::default() };
+    let (bench, first) = Bench::with_limits(late.clone(), limits);
+    let second = Engine::start(&bench.dir, "e1", late);
+    bench.serving.offer(&[first.socket.clone(), second.socket.clone()]);
+    let response = bench.chat(ASK).await;
+    assert_eq!((response.status().as_u16(), text(response).await.as_str()), (500, words));
+    assert_eq!(first.bodies().len() + second.bodies().len(), 1);
+    assert_eq!(bench.the_charge().await.outcome, Outcome::EngineFailed);
+}
+
+#[tokio::test]
+async fn a_request_that_finds_no_room_for_its_second_try_is_told_when_to_come_again() {
+    let limits = GatewayLimits { patience_whole: Duration::from_millis(400), ..GatewayLimits::default() };
+    let dying = Act::Slowly(vec![String::new()], Duration::from_millis(300));
+    let (bench, engine) = Bench::with_limits(vec![Act::Hang, dying], limits);
+    let offer = |slots| bench.serving.offer_with(&[(engine.socket.clone(), "1")], Capacity::Slots(slots));
+    offer(2);
+    let _busy = send(&bench, ASK).await;
+    until(|| engine.bodies().len() == 1, "the first request runs").await;
+    let (answer, ()) = tokio::join!(bench.chat(ASK), async {
+        until(|| engine.bodies().len() == 2, "the second request runs").await;
+        offer(1);
+    });
+    assert_eq!(answer.status(), 503);
+    assert!(answer.headers().contains_key("retry-after"));
+    let words = text(answer).await;
+    assert!(words.contains("busy for as long as this request could wait"), "{words}");
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod fields;
 pub mod ignored;
 mod json;
 pub mod listing;
+mod lists;
 pub mod messages;
 pub(crate) mod numbers;
 pub mod refusal;

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::json;
 
 /// A string of the body: what lies between its quotes, escaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Quoted<'a>(&'a str);
 
 impl<'a> Quoted<'a> {
@@ -94,7 +94,11 @@ impl<'a> Text<'a> {
 
     /// Adds another text behind this one, with a blank line between two that say something.
     pub(super) fn paragraph(&mut self, other: Self) {
-        if !self.is_empty() && !other.is_empty() {
+        // Nothing is kept of a text that says nothing: looking through many of them for each new one would take for ever.
+        if other.is_empty() {
+            return;
+        }
+        if !self.is_empty() {
             self.0.push(Piece::Escaped("\\n\\n"));
         }
         self.0.extend(other.0);

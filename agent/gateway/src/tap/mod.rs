@@ -111,7 +111,8 @@ impl Tap {
     /// What the engine failed with inside a stream.
     pub(crate) const fn fault(&self) -> Option<&Problem> {
         match self {
-            Self::Json(_) | Self::Whole(_) | Self::Pieces(..) => None,
+            Self::Json(_) | Self::Whole(_) => None,
+            Self::Pieces(pieces, _) => pieces.fault(),
             Self::Sse(tap) => tap.fault(),
             Self::Told(translation) => translation.fault(),
         }

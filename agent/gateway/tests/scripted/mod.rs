@@ -184,11 +184,16 @@ impl KeyDirectory for FakeKeys {
     }
 }
 
-pub struct FakeServing(Mutex<Arc<ReplicaTable>>, Mutex<Arc<BTreeMap<ReplicaId, Sampled>>>, Mutex<EngineKind>);
+pub struct FakeServing(
+    Mutex<Arc<ReplicaTable>>,
+    Mutex<Arc<BTreeMap<ReplicaId, Sampled>>>,
+    Mutex<EngineKind>,
+    Mutex<Option<(usize, Arc<ReplicaTable>)>>,
+);
 
 impl Default for FakeServing {
     fn default() -> Self {
-        Self(Mutex::default(), Mutex::default(), Mutex::new(EngineKind::Vllm))
+        Self(Mutex::default(), Mutex::default(), Mutex::new(EngineKind::Vllm), Mutex::default())
     }
 }
 
@@ -206,6 +211,13 @@ impl FakeServing {
 
     pub fn offer(&self, sockets: &[PathBuf]) {
         self.offer_with(&sockets.iter().map(|s| (s.clone(), "1")).collect::<Vec<_>>(), Capacity::Unknown);
+    }
+
+    /// Offers an engine that nobody sees the first so many times that somebody looks.
+    pub fn offer_after(&self, looks: usize, socket: &PathBuf) {
+        self.offer(std::slice::from_ref(socket));
+        let table = std::mem::take(&mut *self.0.lock().unwrap());
+        *self.3.lock().unwrap() = Some((looks, table));
     }
 
     /// Says of all models whether they take images.
@@ -253,6 +265,12 @@ impl FakeServing {
 #[async_trait::async_trait]
 impl Serving for FakeServing {
     fn table(&self) -> Arc<ReplicaTable> {
+        let mut later = self.3.lock().unwrap();
+        match &mut *later {
+            Some((0, table)) => *self.0.lock().unwrap() = Arc::clone(table),
+            Some((looks, _)) => *looks -= 1,
+            None => {}
+        }
         Arc::clone(&self.0.lock().unwrap())
     }
     fn samples(&self) -> Arc<BTreeMap<ReplicaId, Sampled>> {

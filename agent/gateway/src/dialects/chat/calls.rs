@@ -102,6 +102,11 @@ impl Calls {
         Some(self.0.len() - 1)
     }
 
+    /// Bytes that are kept of them.
+    pub(in crate::dialects) fn kept(&self) -> usize {
+        self.0.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len()).sum()
+    }
+
     /// All of them; one that names no tool is none, and each gets an id of its own.
     pub(in crate::dialects) fn finish(self, seed: &str) -> Vec<MadeCall> {
         let mut calls: Vec<MadeCall> = Vec::with_capacity(self.0.len());

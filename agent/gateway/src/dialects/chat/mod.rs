@@ -2,6 +2,7 @@
 
 pub(in crate::dialects) mod answer;
 pub(in crate::dialects) mod calls;
+mod chunk;
 pub mod pieces;
 pub(in crate::dialects) mod request;
 mod said;

@@ -3,26 +3,24 @@
 //! In: the engine's chunks, cut anywhere. Out: one `chat.completion` (or `text_completion`) document: text, thinking, calls, logprobs and
 //! reasons by choice; every other member of the chunks, such as usage and timings, as it came last.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
-use warden_domain::Problem;
+use warden_domain::{Problem, ProblemKind, units};
 
-use super::{answer::unusable, calls::Calls, said, usage::Counts};
-use crate::{
-    dialects::{
-        json::{self, Object},
-        refusal,
-        sse::Framer,
-    },
-    scan::Name,
+use super::{
+    answer::unusable,
+    calls::Calls,
+    chunk::{ChoicePiece, Chunk, Logprobs},
+    usage::Counts,
+};
+use crate::dialects::{
+    json::{self, Object},
+    refusal,
+    sse::Framer,
 };
 
-/// Most bytes of an answer; no model writes half as much.
+/// Most bytes that are kept of an answer. What an engine says around them for every token is many times as long.
 const MOST: usize = 64 * 1024 * 1024;
 /// Most choices of one answer.
 const CHOICES: u64 = 128;
@@ -42,7 +40,6 @@ struct Said {
     /// Legacy completions: plain text.
     is_text: bool,
     counts: Counts,
-    held: usize,
     fault: Option<Problem>,
     done: bool,
 }
@@ -60,42 +57,14 @@ struct Choice {
     finish: Option<Box<str>>,
 }
 
-/// A chunk's members.
-#[derive(Default)]
-struct Chunk<'a> {
-    choices: Vec<ChoicePiece<'a>>,
-    object: Option<said::Text<'a>>,
-    error: Option<&'a RawValue>,
-    others: Vec<(Cow<'a, str>, &'a RawValue)>,
-}
-
-#[derive(Deserialize)]
-struct ChoicePiece<'a> {
-    #[serde(default)]
-    index: u64,
-    #[serde(borrow, default)]
-    delta: Option<said::Said<'a>>,
-    #[serde(borrow, default)]
-    text: Option<said::Text<'a>>,
-    #[serde(borrow, default)]
-    logprobs: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    finish_reason: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Logprobs<'a> {
-    #[serde(borrow, default)]
-    content: Option<Vec<&'a RawValue>>,
-}
-
 impl Pieces {
     /// Takes bytes of the engine.
     pub fn feed(&mut self, bytes: &[u8]) {
         let Self { framer, said } = self;
-        said.held += bytes.len();
-        if said.held > MOST || framer.feed(bytes, |data| said.event(data)).is_err() {
+        if framer.feed(bytes, |data| said.event(data)).is_err() {
             said.fault.get_or_insert_with(unusable);
+        } else if said.kept() > MOST {
+            said.fault.get_or_insert_with(too_long);
         }
     }
 
@@ -141,6 +110,12 @@ impl Pieces {
         self.said.fault.is_none() && (self.said.choices.is_empty() || self.said.choices.values().any(|choice| choice.finish.is_none()))
     }
 
+    /// Why there will be no answer, once that is known.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&Problem> {
+        self.said.fault.as_ref()
+    }
+
     /// What the answer used, as far as the engine said.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
@@ -179,6 +154,12 @@ impl Said {
         for piece in chunk.choices.into_iter().filter(|piece| piece.index < CHOICES) {
             self.choices.entry(piece.index).or_default().take(piece);
         }
+    }
+
+    /// Bytes that are kept until the end.
+    fn kept(&self) -> usize {
+        let others = self.others.iter().map(|(name, value)| name.len() + value.len());
+        others.chain(self.choices.values().map(Choice::kept)).sum()
     }
 
     fn document(self, seed: &str) -> Vec<u8> {
@@ -224,6 +205,12 @@ impl Choice {
         }
     }
 
+    fn kept(&self) -> usize {
+        let thinking = self.thinking.as_ref().map_or(0, |(_, said)| said.len());
+        let (refusal, finish) = (self.refusal.as_ref().map_or(0, String::len), self.finish.as_ref().map_or(0, |reason| reason.len()));
+        self.text.len() + thinking + refusal + self.calls.kept() + self.logprobs.len() + finish
+    }
+
     fn write(self, o: &mut Object<'_>, index: u64, is_text: bool, seed: &str) {
         o.number("index", index);
         let calls = self.calls.finish(seed);
@@ -267,34 +254,10 @@ impl Choice {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Chunk<'a> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        struct Reader;
-
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Chunk<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a chunk of an answer")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Chunk<'de>, A::Error> {
-                let mut chunk = Chunk::default();
-                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
-                    match &*name {
-                        "choices" => chunk.choices = map.next_value::<Option<_>>()?.unwrap_or_default(),
-                        "object" => chunk.object = map.next_value()?,
-                        "error" => chunk.error = map.next_value()?,
-                        "prompt_progress" => drop(map.next_value::<serde::de::IgnoredAny>()?),
-                        _ => chunk.others.push((name, map.next_value()?)),
-                    }
-                }
-                Ok(chunk)
-            }
-        }
-
-        source.deserialize_map(Reader)
-    }
+/// An answer in one piece that outgrew what is kept of one.
+fn too_long() -> Problem {
+    Problem::new(ProblemKind::Upstream, format!("The answer is longer than {}, which is too long for one piece.", units::Bytes(MOST as u64)))
+        .hint("Ask for a streamed answer, for fewer 'top_logprobs', or for less with 'max_tokens'.")
 }
 
 #[cfg(test)]
@@ -352,6 +315,30 @@ mod tests {
                     {"index": 1, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null,
                         "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}]})
         );
+    }
+
+    #[test]
+    fn only_what_is_kept_of_an_answer_counts_however_much_is_said_around_it() {
+        let mut pieces = Pieces::default();
+        let mut chunk = said(0, &json!({"content": "ha"}), Some("stop"));
+        chunk["system_fingerprint"] = json!("f".repeat(1 << 20));
+        let chunk = format!("data: {chunk}\n\n");
+        (0..70).for_each(|_| pieces.feed(chunk.as_bytes()));
+        let answer: Value = serde_json::from_slice(&pieces.close("s").unwrap()).unwrap();
+        assert_eq!(answer["choices"][0]["message"]["content"], "ha".repeat(70));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_to_keep_ends_at_once_and_says_what_to_do() {
+        let mut pieces = Pieces::default();
+        let long = format!("data: {}\n\n", said(0, &json!({"content": "x".repeat(1 << 20)}), None));
+        let fed = (0..70).find(|_| {
+            pieces.feed(long.as_bytes());
+            pieces.fault().is_some()
+        });
+        assert_eq!(fed, Some(63));
+        let words = pieces.close("s").unwrap_err().full_text();
+        assert!(words.contains("longer than 64") && words.contains("streamed answer"), "{words}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use warden_domain::{Problem, units::Tokens};
 
@@ -27,7 +27,7 @@ pub struct Edits<'a> {
 #[derive(Default)]
 struct Members<'a> {
     model: Option<&'a RawValue>,
-    limits: Vec<&'a RawValue>,
+    limits: [Option<&'a RawValue>; 2],
 }
 
 /// The request with its edits; the same bytes when there is nothing to do.
@@ -42,7 +42,7 @@ pub fn request(body: Bytes, edits: &Edits<'_>) -> Result<Bytes, Problem> {
             let (at, until) = scan::span(&body, value);
             changes.push((at, until, Cow::Owned(quoted(name))));
         }
-        for limit in members.limits {
+        for limit in members.limits.into_iter().flatten() {
             // null is the same as absent to every engine, so commas need no care.
             if serde_json::from_str::<u64>(limit.get()).is_ok_and(|asked| !numbers::fits(asked, edits.window, body.len())) {
                 let (at, until) = scan::span(&body, limit);
@@ -105,10 +105,17 @@ impl<'de> Visitor<'de> for Top {
         let mut members = Members::default();
         while let Some(Name(name)) = map.next_key()? {
             let value: &'de RawValue = map.next_value()?;
-            match &*name {
-                "model" => members.model = Some(value),
-                "max_tokens" | "max_completion_tokens" => members.limits.push(value),
-                _ => {}
+            let slot = match &*name {
+                "model" => {
+                    members.model = Some(value);
+                    continue;
+                }
+                "max_tokens" => &mut members.limits[0],
+                "max_completion_tokens" => &mut members.limits[1],
+                _ => continue,
+            };
+            if slot.replace(value).is_some() {
+                return Err(A::Error::custom(format_args!("'{name}' is there twice")));
             }
         }
         Ok(members)

@@ -6,6 +6,8 @@
 //! - Turns of one role in a row are one turn; empty ones are left out.
 //! - Images out of tool results go to the user's turn behind, with a label, because a tool's message holds text only.
 
+use std::collections::HashSet;
+
 use warden_domain::{Problem, ProblemKind};
 
 use super::request::{Assistant, Call, Message, Part};
@@ -14,6 +16,9 @@ use crate::dialects::text::{Quoted, Text};
 /// Stands for an image that the model cannot see.
 pub(super) const UNSEEN: &str = "[An image was here. This model reads text only; say so if it matters.]";
 
+/// Longest id of a call that is said beside each image of its result: a long one said often would be more than the whole request.
+const LONGEST_LABEL: usize = 256;
+
 /// See the module.
 #[derive(Debug)]
 pub(in crate::dialects) struct Turns<'a> {
@@ -21,7 +26,7 @@ pub(in crate::dialects) struct Turns<'a> {
     messages: Vec<Message<'a>>,
     /// What goes to the beginning of the next turn of the user, or makes one.
     pending: Vec<Part<'a>>,
-    calls: Vec<Quoted<'a>>,
+    calls: HashSet<Quoted<'a>>,
     /// Whether the model sees images.
     images: bool,
     /// Somebody said something, even if it was nothing.
@@ -31,7 +36,14 @@ pub(in crate::dialects) struct Turns<'a> {
 impl<'a> Turns<'a> {
     /// `images`: whether the model reads them, if that is known.
     pub(in crate::dialects) fn new(images: Option<bool>) -> Self {
-        Self { system: Text::default(), messages: Vec::new(), pending: Vec::new(), calls: Vec::new(), images: images.unwrap_or(true), begun: false }
+        Self {
+            system: Text::default(),
+            messages: Vec::new(),
+            pending: Vec::new(),
+            calls: HashSet::new(),
+            images: images.unwrap_or(true),
+            begun: false,
+        }
     }
 
     /// A word of the system or the developer.
@@ -79,13 +91,13 @@ impl<'a> Turns<'a> {
 
     /// A tool the model called.
     pub(in crate::dialects) fn call(&mut self, call: Call<'a>) {
-        self.calls.push(call.id);
+        self.calls.insert(call.id);
         self.assistant(|turn| turn.calls.push(call));
     }
 
     /// The result of a call; its images, in order, go to the user's turn behind.
     pub(in crate::dialects) fn result(&mut self, call: Quoted<'a>, text: Text<'a>, images: Vec<Text<'a>>) -> Result<(), Problem> {
-        if !self.calls.iter().rev().any(|known| *known == call) {
+        if !self.calls.contains(&call) {
             return Err(Problem::new(
                 ProblemKind::BadRequest,
                 format!("There is a result for the tool call {:?}, which was not made before.", call.decoded()),
@@ -101,7 +113,7 @@ impl<'a> Turns<'a> {
         self.messages.insert(at, Message::Tool { call, text });
         for image in images {
             let image = self.seen(Part::Image(image));
-            push(&mut self.pending, Part::Text(Text::plain("[Image in the result of tool call ").quoted(call).then("]")));
+            push(&mut self.pending, Part::Text(label(call)));
             push(&mut self.pending, image);
         }
         Ok(())
@@ -150,6 +162,13 @@ impl<'a> Turns<'a> {
             other => other,
         }
     }
+}
+
+fn label(call: Quoted<'_>) -> Text<'_> {
+    if call.escaped().len() > LONGEST_LABEL {
+        return Text::plain("[Image in the result of a tool call]");
+    }
+    Text::plain("[Image in the result of tool call ").quoted(call).then("]")
 }
 
 /// Adds a part; text behind text is one text.

@@ -16,7 +16,10 @@ use super::{
     splice::{quoted, spliced},
     turns::UNSEEN,
 };
-use crate::{dialects::unreadable, scan};
+use crate::{
+    dialects::{lists::Room, unreadable},
+    scan,
+};
 
 /// Kinds of parts that hold an image.
 const IMAGES: [&str; 2] = ["image_url", "input_image"];
@@ -47,15 +50,14 @@ pub fn may_show_images(body: &[u8]) -> bool {
 /// The request with a sentence in the place of each image; the same bytes when it has none. What is no chat request is left to the engine.
 ///
 /// # Errors
-/// `BadRequest` when it is no JSON object.
+/// `BadRequest` when it is no JSON object, or its lists hold too much.
 pub fn without_images(body: Bytes) -> Result<Bytes, Problem> {
     let request: Request<'_> = serde_json::from_slice(&body).map_err(|cause| unreadable(&cause.to_string(), "OpenAI's API"))?;
     let mut changes = Vec::new();
-    let messages: Vec<&RawValue> = request.messages.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
-    for message in messages {
+    let room = Room::default();
+    for message in list(request.messages, &room)? {
         let content = serde_json::from_str::<Message<'_>>(message.get()).ok().and_then(|message| message.content);
-        let parts: Vec<&RawValue> = content.and_then(|parts| serde_json::from_str(parts.get()).ok()).unwrap_or_default();
-        for part in parts {
+        for part in list(content, &room)? {
             let kind = serde_json::from_str::<Part<'_>>(part.get()).ok().and_then(|part| part.kind);
             if kind.is_some_and(|kind| IMAGES.contains(&&*kind)) {
                 let (at, until) = scan::span(&body, part);
@@ -64,6 +66,12 @@ pub fn without_images(body: Bytes) -> Result<Bytes, Problem> {
         }
     }
     Ok(if changes.is_empty() { body } else { Bytes::from(spliced(&body, &changes)) })
+}
+
+/// What is in a list; nothing where it is none.
+fn list<'a>(value: Option<&'a RawValue>, room: &Room) -> Result<Vec<&'a RawValue>, Problem> {
+    let all = value.and_then(|list| room.read(list.get()).ok()).unwrap_or_default();
+    room.refusal().map_or(Ok(all), Err)
 }
 
 fn instead() -> Vec<u8> {

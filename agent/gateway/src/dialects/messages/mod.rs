@@ -17,7 +17,7 @@ use self::request::Body;
 use super::{
     Leftovers, Target, Translation,
     chat::{answer::Answer, request::ChatRequest, usage::Counts},
-    json, numbers, unreadable,
+    json, lists, numbers,
 };
 
 /// A request that was read.
@@ -32,10 +32,9 @@ impl<'a> MessagesRequest<'a> {
     /// Reads a body of `/v1/messages` or `/v1/messages/count_tokens`.
     ///
     /// # Errors
-    /// `BadRequest` when it is no JSON object, or a field has the wrong form.
+    /// `BadRequest` when it is no JSON object, a field has the wrong form, or its lists hold too much.
     pub fn read(body: &'a [u8]) -> Result<Self, Problem> {
-        let text = std::str::from_utf8(body).map_err(|_| unreadable("it is not UTF-8", "Anthropic's Messages API"))?;
-        let read: Body<'a> = serde_json::from_str(text).map_err(|cause| unreadable(&cause.to_string(), "Anthropic's Messages API"))?;
+        let read: Body<'a> = lists::body(body, "Anthropic's Messages API")?;
         let model = read.model.ok_or_else(|| translate::bad("The request names no model.", "model").hint("GET /v1/models lists those there are."))?;
         Ok(Self { model: model.decoded().into_owned(), body: read, size: body.len() })
     }

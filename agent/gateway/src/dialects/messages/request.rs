@@ -41,7 +41,7 @@ object! {
 
 object! {
     /// A block of content, of any type.
-    Block<'a> at "messages.block" {
+    Block<'a> at "messages.block" needs kind: "every content block needs a 'type'" {
         kind: Quoted<'a> = "type",
         text: Quoted<'a> = "text",
         thinking: Quoted<'a> = "thinking",

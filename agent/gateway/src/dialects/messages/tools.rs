@@ -3,6 +3,8 @@
 //! A deferred tool is kept from the model until a search named it, if the client has a tool to search with; then it goes to the end of
 //! the list, in the order named, so that the list never changes in the middle and an engine keeps its cached prefix.
 
+use std::collections::{HashMap, HashSet};
+
 use warden_domain::Problem;
 
 use super::{
@@ -37,11 +39,15 @@ pub(super) fn list<'a>(body: &Body<'a>) -> Result<Tools<'a>, Problem> {
         out.tools.extend(usable(tool)?);
     }
     if searches {
-        for name in referenced(body) {
-            let late = declared.iter().find(|t| t.defer_loading == Some(true) && t.name == Some(name));
-            if let Some(tool) = late.map(usable).transpose()?.flatten().filter(|t| out.tools.iter().all(|known| known.name != t.name)) {
-                out.tools.push(tool);
+        let known: HashSet<Quoted<'_>> = out.tools.iter().map(|t| t.name).collect();
+        let mut late = HashMap::new();
+        for tool in declared.iter().filter(|t| t.defer_loading == Some(true)) {
+            if let Some(name) = tool.name.filter(|name| !known.contains(name)) {
+                late.entry(name).or_insert(tool);
             }
+        }
+        for name in referenced(body) {
+            out.tools.extend(late.remove(&name).map(usable).transpose()?.flatten());
         }
     }
     let is_search = |t: &Declared<'_>| t.kind.is_some_and(|kind| kind.escaped().starts_with("web_search"));

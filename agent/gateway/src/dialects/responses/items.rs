@@ -88,8 +88,8 @@ impl<'c> ToldCall<'c> {
         let (free_text, namespace) = match plan.origin(&call.name) {
             None => (false, None),
             Some(Origin::FreeText) => (true, None),
-            Some(Origin::Group(group)) => (false, Some(group.as_str())),
-            Some(Origin::FreeTextOf(group)) => (true, Some(group.as_str())),
+            Some(Origin::Group(group)) => (false, Some(&**group)),
+            Some(Origin::FreeTextOf(group)) => (true, Some(&**group)),
         };
         let input = if free_text { free_text_of(&call.arguments) } else { call.arguments.clone() };
         Self { id: id(plan, if free_text { "ctc" } else { "fc" }, place), free_text, namespace, input, call }

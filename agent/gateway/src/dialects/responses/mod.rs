@@ -17,9 +17,8 @@ use self::request::Body;
 use super::{
     Leftovers, Target, Translation,
     chat::{answer::Answer, usage::Counts},
-    numbers,
+    lists, numbers,
     text::Quoted,
-    unreadable,
 };
 
 /// A request that was read.
@@ -34,10 +33,9 @@ impl<'a> ResponsesRequest<'a> {
     /// Reads a body of `/v1/responses`.
     ///
     /// # Errors
-    /// `BadRequest` when it is no JSON object, or a field has the wrong form.
+    /// `BadRequest` when it is no JSON object, a field has the wrong form, or its lists hold too much.
     pub fn read(body: &'a [u8]) -> Result<Self, Problem> {
-        let text = std::str::from_utf8(body).map_err(|_| unreadable("it is not UTF-8", "OpenAI's Responses API"))?;
-        let read: Body<'a> = serde_json::from_str(text).map_err(|cause| unreadable(&cause.to_string(), "OpenAI's Responses API"))?;
+        let read: Body<'a> = lists::body(body, "OpenAI's Responses API")?;
         let model = read.model.ok_or_else(|| translate::bad("The request names no model.", "model").hint("GET /v1/models lists those there are."))?;
         Ok(Self { model: model.decoded().into_owned(), body: read, size: body.len() })
     }

@@ -6,6 +6,7 @@ use crate::dialects::{
     content::Content,
     fields::{Leftovers, object},
     ignored,
+    lists::Room,
     text::Quoted,
 };
 
@@ -165,7 +166,7 @@ impl<'a> Body<'a> {
 
     /// `tool_choice` when it is an object.
     pub(super) fn choice_object(&self) -> Option<ToolChoice<'a>> {
-        serde_json::from_str(self.tool_choice?.get()).ok()
+        Room::default().read(self.tool_choice?.get()).ok()
     }
 }
 

@@ -3,6 +3,8 @@
 //! A function is a function. A tool of free text is a function with one string, and its grammar is told in words. A group is taken
 //! apart: its members are functions under their own names, and a call of one is answered with the group's name beside it.
 
+use std::{collections::HashSet, sync::Arc};
+
 use serde_json::value::RawValue;
 use warden_domain::Problem;
 
@@ -25,10 +27,10 @@ const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 pub(super) enum Origin {
     /// A tool of free text.
     FreeText,
-    /// A member of a group.
-    Group(String),
+    /// A member of a group, whose name its members share.
+    Group(Arc<str>),
     /// A tool of free text in a group.
-    FreeTextOf(String),
+    FreeTextOf(Arc<str>),
 }
 
 /// What came of the tools.
@@ -42,11 +44,11 @@ pub(super) struct Tools<'a> {
 
 /// Reads them.
 pub(super) fn list<'a>(body: &Body<'a>) -> Result<Tools<'a>, Problem> {
-    let mut out = Tools::default();
+    let (mut out, mut names) = (Tools::default(), HashSet::new());
     let declared = body.tools.as_deref().unwrap_or_default();
     for tool in declared.iter().filter(|t| !is(t.kind, "namespace")) {
         let Some((made, free)) = usable(tool.kind, tool.name, tool.description, tool.parameters, tool.format.as_ref())? else { continue };
-        if out.tools.iter().any(|known| known.name == made.name) {
+        if !names.insert(made.name) {
             return Err(bad(format!("There are two tools named {:?}.", made.name.decoded()), "tools").hint("Give every tool a name of its own."));
         }
         if free {
@@ -55,25 +57,25 @@ pub(super) fn list<'a>(body: &Body<'a>) -> Result<Tools<'a>, Problem> {
         out.tools.push(made);
     }
     for group in declared.iter().filter(|t| is(t.kind, "namespace")) {
-        members(group, &mut out)?;
+        members(group, &mut out, &mut names)?;
     }
     out.choice = choice(body, &out.tools)?;
     Ok(out)
 }
 
 /// Adds the members of a group; one whose name is taken is left out, because its calls could not be told apart.
-fn members<'a>(group: &Declared<'a>, out: &mut Tools<'a>) -> Result<(), Problem> {
-    let name = group.name.ok_or_else(|| bad("A namespace needs a 'name'.", "tools"))?.decoded().into_owned();
+fn members<'a>(group: &Declared<'a>, out: &mut Tools<'a>, names: &mut HashSet<Quoted<'a>>) -> Result<(), Problem> {
+    let name: Arc<str> = group.name.ok_or_else(|| bad("A namespace needs a 'name'.", "tools"))?.decoded().into();
     // What is said of the group is said to the model once, with its first member.
     let mut about = group.description.map_or_else(Text::default, Text::from);
     for Member { kind, name: own, description, parameters, format, .. } in group.tools.iter().flatten() {
         let Some((mut made, free)) = usable(*kind, *own, *description, *parameters, format.as_ref())? else { continue };
-        if out.tools.iter().any(|known| known.name == made.name) {
+        if !names.insert(made.name) {
             continue;
         }
         about.paragraph(std::mem::take(&mut made.description));
         made.description = std::mem::take(&mut about);
-        let origin = if free { Origin::FreeTextOf(name.clone()) } else { Origin::Group(name.clone()) };
+        let origin = if free { Origin::FreeTextOf(Arc::clone(&name)) } else { Origin::Group(Arc::clone(&name)) };
         out.origins.push((made.name.decoded().into_owned(), origin));
         out.tools.push(made);
     }
