@@ -184,6 +184,8 @@ impl Peer {
                 );
                 fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
                 command.arg("--config").arg(config).args(["--num_workers", "1", "--telemetry", "False"]);
+                // Like the other gateways of others it asks for no key; it listens on loopback, for the length of a measurement.
+                command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
                 command.env("LITELLM_LOG", "ERROR").env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("LITELLM_TELEMETRY", "False");
             }
         }
