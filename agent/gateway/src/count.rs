@@ -16,7 +16,7 @@ use crate::{
         messages::{self, MessagesRequest},
         refusal as engines_refusal,
     },
-    faults, listing, patience, refusal,
+    faults, listing, patience, refusal, scan,
     spliced::Spliced,
 };
 
@@ -30,6 +30,7 @@ pub(crate) async fn call(gateway: &Arc<Gateway>, request: &RequestId, headers: &
     let mut held = gateway.bodies.read(headers, body, &gateway.limits).await?;
     gateway.refuse_when_stopping()?;
     let model = MessagesRequest::read(&held.bytes)?.model().to_owned();
+    scan::talk(&held.bytes)?;
     demand::answered(gateway, &model, patience::of(headers, false, &gateway.limits)).await?;
     let (served, bytes) = {
         let wish = MessagesRequest::read(&held.bytes)?;

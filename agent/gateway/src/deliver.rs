@@ -14,6 +14,7 @@ use warden_schedule::Return;
 
 use crate::{
     alarm::{Alarm, Rang},
+    demand,
     dialects::{Dialect, refusal},
     engine::{AnswerBody, SendFailure},
     errand::{Errand, Stop, Watch},
@@ -43,7 +44,7 @@ enum Tried {
 impl Errand {
     /// Asks an engine, and another one if the first was lost before the client had anything of the answer.
     pub(super) async fn deliver(&mut self) -> Result<Outcome, Stop> {
-        let first = self.place().await?.map_err(|problem| Stop::Failed(problem, Outcome::TurnedAway))?;
+        let first = self.place().await?.map_err(|problem| Stop::Failed(demand::gone(&self.gateway, self.model(), problem), Outcome::TurnedAway))?;
         let started = Instant::now();
         let failure = match self.try_at(&first, Some(started)).await? {
             Tried::Ended(outcome) => return Ok(outcome),

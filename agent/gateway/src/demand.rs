@@ -10,6 +10,8 @@ use crate::Gateway;
 const LOOK: Duration = Duration::from_millis(100);
 /// What a client is told to wait for a load that took longer than its patience.
 const AGAIN: Duration = Duration::from_secs(30);
+/// The same where its next try waits for the model.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Returns once the model answers, or at once when nothing loads it: whoever places the request then says so.
 pub(crate) async fn answered(gateway: &Gateway, name: &str, patience: Duration) -> Result<(), Problem> {
@@ -30,6 +32,14 @@ pub(crate) async fn answered(gateway: &Gateway, name: &str, patience: Duration) 
         gateway.refuse_when_stopping()?;
     }
     Ok(())
+}
+
+/// What who waited for a model is told that went away: one that comes back by itself is no model that is not there, and clients ask again.
+pub(crate) fn gone(gateway: &Gateway, name: &str, refusal: Problem) -> Problem {
+    if refusal.kind != ProblemKind::ModelNotFound || !matches!(gateway.parts.demand.wanted(name), Wanted::Coming) {
+        return refusal;
+    }
+    Problem::new(ProblemKind::Overloaded, format!("The model {name:?} is being loaded again.")).hint("Try again in a moment.").retry_after(SOON)
 }
 
 fn failed(name: &str, reason: StateReason) -> Problem {

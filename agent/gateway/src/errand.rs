@@ -127,7 +127,7 @@ impl Errand {
             drop(wish);
             held.readdress(for_engine);
         }
-        let pass = Pass::enter(&self.gateway.places, &model, ask).map_err(refused)?;
+        let pass = Pass::enter(&self.gateway.places, &model, ask).map_err(|problem| refused(demand::gone(&self.gateway, &model, problem)))?;
         let entry = self.gateway.parts.ledger.open().ok_or_else(|| refused(faults::no_ledger()))?;
         self.flight = Some(Flight::new(entry, pass, self.request.clone(), &self.caller));
         Ok(held)

@@ -67,7 +67,7 @@ pub(crate) async fn call(
         let engine_streams = engine.map_or(wish.streams(), |engine| wish.engine_streams(call, engine));
         // Only calls that can be streamed are turns of a conversation.
         let (streams, tap) = (wish.streams(), wish.tap(call, &request, engine)?);
-        let scan = if call.streams { wish.talk(&held.bytes) } else { None };
+        let scan = if call.streams { wish.talk(&held.bytes)? } else { None };
         (model, streams, engine_streams, tap, for_engine, scan)
     };
     let asked = scan.map(|scan| {

@@ -3,7 +3,7 @@
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use warden_domain::{Problem, clock, engine::EngineKind, ids::RequestId, replica::ServedModel};
-use warden_schedule::identity::{self, Scan};
+use warden_schedule::identity::Scan;
 
 use crate::{
     dialects::{Dialect, Leftovers, Target, Whole, chat::unseen, messages::MessagesRequest, responses::ResponsesRequest},
@@ -90,11 +90,11 @@ impl<'a> Wish<'a> {
         call.streams && (self.streams() || goes_on_for_nobody(engine))
     }
 
-    /// What tells its conversation, if it is a turn of one. To be asked once.
-    pub(crate) fn talk(self, body: &[u8]) -> Option<Scan> {
+    /// What tells its conversation, if it is a turn of one. To be asked once. An error: no engine should see the body.
+    pub(crate) fn talk(self, body: &[u8]) -> Result<Option<Scan>, Problem> {
         match self {
-            Self::Plain(asked) => asked.talk,
-            Self::Messages(_) | Self::Responses(_) => identity::scan(body),
+            Self::Plain(asked) => Ok(asked.talk),
+            Self::Messages(_) | Self::Responses(_) => scan::talk(body),
         }
     }
 

@@ -12,10 +12,13 @@ use std::{
     time::Duration,
 };
 
-use scripted::{Bench, Engine, json, text, until};
+use scripted::{Act, Bench, Engine, json, text, until};
 use warden_domain::{
+    engine::Capacity,
+    ids::ModelId,
     model::StateReason,
     replica::{Demand, Wanted},
+    routing::Routing,
 };
 use warden_gateway::GatewayLimits;
 
@@ -69,6 +72,25 @@ async fn a_load_that_fails_is_told_to_who_waits_for_it() {
     assert!(answer.headers().contains_key("retry-after"));
     let words = text(answer).await;
     assert!(words.contains("The file is cut.") && words.contains("Fetch it again."), "{words}");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_model_that_is_reloaded_is_told_to_come_again_and_not_that_there_is_none() {
+    for (wanted, status) in [(Wanted::Coming, 503), (Wanted::Not, 404)] {
+        let bench = Bench::demanding(GatewayLimits::default(), told(wanted));
+        let slow = Act::Slowly(vec![String::new(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned()], Duration::from_secs(3));
+        let engine = Engine::start(&bench.dir, "e0", vec![slow]);
+        bench.serving.offer_with(&[(engine.socket.clone(), "1")], Capacity::Slots(1));
+        let ask = || tokio::spawn(tower::ServiceExt::oneshot(bench.router(), scripted::post("/v1/chat/completions", ASK)));
+        let _runs = ask();
+        until(|| engine.bodies().len() == 1, "the first request runs").await;
+        let waits = ask();
+        let waiting = || bench.gateway.routing(&ModelId::from_stored("mdl_tiny")).unwrap().waiting;
+        until(|| waiting() == 1, "the second one waits").await;
+        bench.serving.offer(&[]);
+        let answer = waits.await.unwrap().unwrap();
+        assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (status, status == 503));
+    }
 }
 
 #[tokio::test]

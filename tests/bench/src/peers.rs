@@ -186,6 +186,8 @@ impl Peer {
                 command.arg("--config").arg(config).args(["--num_workers", "1", "--telemetry", "False"]);
                 // Like the other gateways of others it asks for no key; it listens on loopback, for the length of a measurement.
                 command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
+                // It ends streams that say the same again and again, which is all that the engine here does.
+                command.env("REPEATED_STREAMING_CHUNK_LIMIT", "1000000");
                 command.env("LITELLM_LOG", "ERROR").env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("LITELLM_TELEMETRY", "False");
             }
         }

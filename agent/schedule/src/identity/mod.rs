@@ -15,6 +15,7 @@ mod value;
 
 pub use book::{Book, Met, Shelf};
 pub use ids::{Ids, find as find_ids};
+pub use reader::MOST_NESTED;
 pub use scan::{Scan, scan, scan_members};
 
 /// A request as the book looks it up.

@@ -10,6 +10,8 @@ use memchr::memchr;
 
 /// Deepest nesting that is followed.
 const DEEPEST: u32 = 128;
+/// Most levels of a body. llama.cpp died of 30,000 in a tool's schema (60 KB), and took other people's answers along; no request has thirty.
+pub const MOST_NESTED: usize = 1000;
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +181,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// However deep it is: nothing is called again here.
+    /// Nothing is called again here, however deep it is. What is deeper than `MOST_NESTED` is refused for those behind: they do call again.
     fn skip_nested(&mut self) -> Option<()> {
         self.open.clear();
         loop {
@@ -192,6 +194,9 @@ impl<'a> Reader<'a> {
                         self.at += 1;
                     } else {
                         self.open.push(close);
+                        if self.depth as usize + self.open.len() > MOST_NESTED {
+                            return None;
+                        }
                         self.name_in(close)?;
                         continue;
                     }
@@ -429,7 +434,10 @@ mod tests {
             assert!(Reader::new(bad.as_bytes()).skip().is_none(), "{bad}");
         }
         assert!(Reader::new("[".repeat(100_000).as_bytes()).skip().is_none());
-        assert!(Reader::new(format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)).as_bytes()).skip().is_some());
+        let nested = |levels: usize| format!("{}0{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(Reader::new(nested(MOST_NESTED).as_bytes()).skip().is_some());
+        assert!(Reader::new(nested(MOST_NESTED + 1).as_bytes()).skip().is_none());
+        assert!(Reader::new(nested(1_000_000).as_bytes()).skip().is_none());
     }
 
     /// Documents, mostly with a small fault.
